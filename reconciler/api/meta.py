@@ -1,0 +1,177 @@
+"""The few fields of Kubernetes' own objects that we use, as small structs that decode from raw bytes.
+
+A field that is not used is not named: decoding a Node without `status.images` and `managedFields`
+is what keeps the watch path cheap (design section 10).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class _Object(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Base: camelCase on the wire, unknown fields ignored."""
+
+
+class OwnerReference(_Object):
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(_Object):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Requirement(_Object):
+    """One entry of `matchExpressions`; `operator` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(_Object):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class Condition(_Object):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class NodeTaint(_Object):
+    key: str
+    effect: str
+    value: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(_Object):
+    unschedulable: bool = False
+    taints: tuple[NodeTaint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class NodeInfo(_Object):
+    machine_id: str = msgspec.field(default="", name="machineID")
+    boot_id: str = msgspec.field(default="", name="bootID")
+    container_runtime_version: str = ""
+    kubelet_version: str = ""
+    operating_system: str = ""
+    architecture: str = ""
+
+
+class NodeStatus(_Object):
+    conditions: tuple[Condition, ...] = ()
+    node_info: NodeInfo = NodeInfo()
+
+
+class Node(_Object):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class StateRunning(_Object):
+    started_at: datetime | None = None
+
+
+class StateWaiting(_Object):
+    reason: str = ""
+    message: str = ""
+
+
+class StateTerminated(_Object):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(_Object):
+    running: StateRunning | None = None
+    waiting: StateWaiting | None = None
+    terminated: StateTerminated | None = None
+
+
+class ContainerStatus(_Object):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class PodSpec(_Object):
+    node_name: str = ""
+    runtime_class_name: str | None = None
+    termination_grace_period_seconds: int | None = None
+    host_network: bool = False
+
+
+class PodStatus(_Object):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: datetime | None = None
+
+
+class Pod(_Object):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class RuntimeClass(_Object):
+    metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
+    overhead: dict[str, Any] | None = None
+    scheduling: dict[str, Any] | None = None
+
+
+class ControllerRevision(_Object):
+    metadata: ObjectMeta = ObjectMeta()
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    revision: int = 0
+
+
+class DaemonSetStatus(_Object):
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    updated_number_scheduled: int = 0
+    observed_generation: int = 0
+
+
+class DaemonSet(_Object):
+    metadata: ObjectMeta = ObjectMeta()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
+def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
+    """The condition of type `kind`, or None."""
+    return next((c for c in conditions if c.type == kind), None)
