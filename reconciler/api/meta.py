@@ -16,14 +16,14 @@ class _Object(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     """Base: camelCase on the wire, unknown fields ignored."""
 
 
-class OwnerReference(_Object):
+class OwnerReference(_Object, frozen=True):
     uid: str = ""
     kind: str = ""
     name: str = ""
     controller: bool = False
 
 
-class ObjectMeta(_Object):
+class ObjectMeta(_Object, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -38,7 +38,7 @@ class ObjectMeta(_Object):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Requirement(_Object):
+class Requirement(_Object, frozen=True):
     """One entry of `matchExpressions`; `operator` is In, NotIn, Exists or DoesNotExist."""
 
     key: str
@@ -46,12 +46,12 @@ class Requirement(_Object):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(_Object):
+class LabelSelector(_Object, frozen=True):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()
 
 
-class Condition(_Object):
+class Condition(_Object, frozen=True):
     type: str
     status: str
     reason: str = ""
@@ -60,20 +60,20 @@ class Condition(_Object):
     observed_generation: int = 0
 
 
-class NodeTaint(_Object):
+class NodeTaint(_Object, frozen=True):
     key: str
     effect: str
     value: str = ""
     time_added: str | None = None
 
 
-class NodeSpec(_Object):
+class NodeSpec(_Object, frozen=True):
     unschedulable: bool = False
     taints: tuple[NodeTaint, ...] = ()
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
-class NodeInfo(_Object):
+class NodeInfo(_Object, frozen=True):
     machine_id: str = msgspec.field(default="", name="machineID")
     boot_id: str = msgspec.field(default="", name="bootID")
     container_runtime_version: str = ""
@@ -82,27 +82,27 @@ class NodeInfo(_Object):
     architecture: str = ""
 
 
-class NodeStatus(_Object):
+class NodeStatus(_Object, frozen=True):
     conditions: tuple[Condition, ...] = ()
     node_info: NodeInfo = NodeInfo()
 
 
-class Node(_Object):
+class Node(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class StateRunning(_Object):
+class StateRunning(_Object, frozen=True):
     started_at: datetime | None = None
 
 
-class StateWaiting(_Object):
+class StateWaiting(_Object, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class StateTerminated(_Object):
+class StateTerminated(_Object, frozen=True):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
@@ -110,13 +110,13 @@ class StateTerminated(_Object):
     finished_at: datetime | None = None
 
 
-class ContainerState(_Object):
+class ContainerState(_Object, frozen=True):
     running: StateRunning | None = None
     waiting: StateWaiting | None = None
     terminated: StateTerminated | None = None
 
 
-class ContainerStatus(_Object):
+class ContainerStatus(_Object, frozen=True):
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -125,14 +125,14 @@ class ContainerStatus(_Object):
     container_id: str = msgspec.field(default="", name="containerID")
 
 
-class PodSpec(_Object):
+class PodSpec(_Object, frozen=True):
     node_name: str = ""
     runtime_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
 
 
-class PodStatus(_Object):
+class PodStatus(_Object, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -141,33 +141,33 @@ class PodStatus(_Object):
     start_time: datetime | None = None
 
 
-class Pod(_Object):
+class Pod(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-class RuntimeClass(_Object):
+class RuntimeClass(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     handler: str = ""
     overhead: dict[str, Any] | None = None
     scheduling: dict[str, Any] | None = None
 
 
-class ControllerRevision(_Object):
+class ControllerRevision(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     data: msgspec.Raw = msgspec.Raw(b"null")
     revision: int = 0
 
 
-class DaemonSetStatus(_Object):
+class DaemonSetStatus(_Object, frozen=True):
     desired_number_scheduled: int = 0
     number_ready: int = 0
     updated_number_scheduled: int = 0
     observed_generation: int = 0
 
 
-class DaemonSet(_Object):
+class DaemonSet(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     status: DaemonSetStatus = DaemonSetStatus()
 

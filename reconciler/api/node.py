@@ -66,6 +66,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the node becomes stuck, if nothing stood still meanwhile."""
     repairs: tuple[datetime, ...] = ()
     """When the node went back to work by itself, at most the last hour's."""
+    draining: bool = False
+    """Going to be uninstalled, but running pods still use a handler: no new ones are let in."""
     machine: str = ""
     """`status.nodeInfo.machineID` at the install; another one means a fresh root under the same name."""
     error: Problem | None = None

@@ -46,14 +46,14 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     """Base of everything inside a spec."""
 
 
-class RuntimeClassSpec(_Spec):
+class RuntimeClassSpec(_Spec, frozen=True):
     """A RuntimeClass that is made for a handler, bound to the nodes that have it."""
 
     name: Name
     overhead: dict[str, Any] | None = None
 
 
-class Handler(_Spec):
+class Handler(_Spec, frozen=True):
     """One runtime handler that containerd's CRI must serve."""
 
     name: Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
@@ -68,7 +68,7 @@ class Handler(_Spec):
     runtime_class: RuntimeClassSpec | None = None
 
 
-class Snapshotter(_Spec):
+class Snapshotter(_Spec, frozen=True):
     """A proxy snapshotter plugin."""
 
     name: Name
@@ -76,26 +76,26 @@ class Snapshotter(_Spec):
     layer_annotations: bool = False
 
 
-class Taint(_Spec):
+class Taint(_Spec, frozen=True):
     key: str
     effect: str
     value: str = ""
 
 
-class NodeLabel(_Spec):
+class NodeLabel(_Spec, frozen=True):
     """A node label by which a payload says that it is done."""
 
     key: str
     value: str
 
 
-class Completion(_Spec):
+class Completion(_Spec, frozen=True):
     """How a phase says that it is done: by the container's exit with 0 (the default), or by a node label."""
 
     node_label: NodeLabel | None = None
 
 
-class Phase(_Spec):
+class Phase(_Spec, frozen=True):
     """One phase: the parts of a pod that are the vendor's."""
 
     image: str
@@ -116,19 +116,19 @@ class Phase(_Spec):
     timeout_seconds: Annotated[int, Meta(ge=1, le=86400)] = 600
 
 
-class Phases(_Spec):
+class Phases(_Spec, frozen=True):
     pre_install: Phase | None = None
     install: Phase | None = None
     uninstall: Phase | None = None
     post_uninstall: Phase | None = None
 
 
-class Canary(_Spec):
+class Canary(_Spec, frozen=True):
     count: Annotated[int, Meta(ge=0)] = 1
     pause: bool = False
 
 
-class Rollout(_Spec):
+class Rollout(_Spec, frozen=True):
     max_unavailable: IntOrPercent = 1
     canary: Canary = Canary()
     bake_seconds: Annotated[int, Meta(ge=0, le=86400)] = 30
@@ -137,15 +137,15 @@ class Rollout(_Spec):
     """Groups of nodes, one after the other; nodes in none of them come after all, control planes last."""
 
 
-class Upgrade(_Spec):
+class Upgrade(_Spec, frozen=True):
     strategy: Strategy = Strategy.IN_PLACE
 
 
-class Uninstall(_Spec):
+class Uninstall(_Spec, frozen=True):
     when_in_use: WhenInUse = WhenInUse.WAIT
 
 
-class NodeRuntimeSpec(_Spec):
+class NodeRuntimeSpec(_Spec, frozen=True):
     node_selector: LabelSelector = LabelSelector()
     paused: bool = False
     handlers: tuple[Handler, ...] = ()
@@ -158,7 +158,7 @@ class NodeRuntimeSpec(_Spec):
     uninstall: Uninstall = Uninstall()
 
 
-class NodeCounts(_Spec):
+class NodeCounts(_Spec, frozen=True):
     total: int = 0
     ready: int = 0
     updating: int = 0
@@ -166,7 +166,7 @@ class NodeCounts(_Spec):
     stuck: int = 0
 
 
-class FailedNode(_Spec):
+class FailedNode(_Spec, frozen=True):
     node: str
     stage: str
     reason: str
@@ -192,7 +192,7 @@ class NodeRuntime(msgspec.Struct, frozen=True, kw_only=True):
     status: NodeRuntimeStatus = NodeRuntimeStatus()
 
 
-class RevisionData(_Spec):
+class RevisionData(_Spec, frozen=True):
     """What a node is installed and uninstalled by: the data of a ControllerRevision, and what is hashed."""
 
     phases: Phases = Phases()

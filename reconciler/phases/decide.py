@@ -1,0 +1,535 @@
+"""The stage machine of one runtime on one node (design section 4): `decide(facts, now) -> Decision`.
+
+Rules that every branch keeps:
+* A stage has one actor. Before the actor of a stage begins, no pod of another step is left: neither in
+  the API nor, as the agent has seen, in CRI.
+* Progress is recorded before the evidence of it is removed, so a kill between any two writes repeats
+  nothing and loses nothing.
+* Done signals are read before deadlines; deadlines stand still while the node cannot act.
+* On the way in the binaries come before the configuration, on the way out after it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from reconciler.api.node import AGENT_STAGES, POD_STAGES, NodeState, Problem, Stage, WorkResult, cut
+from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Wait
+from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts
+
+INSTALL_PATH = (Stage.PRE_INSTALL, Stage.INSTALL, Stage.CONFIGURE, Stage.VERIFY)
+REMOVAL_PATH = (Stage.UNCONFIGURE, Stage.UNINSTALL, Stage.POST_UNINSTALL)
+MAX_ATTEMPTS = 3
+"""Tries of an install phase before the node is given up on for this revision."""
+BACKOFF_BASE = 10.0
+BACKOFF_MAX = 300.0
+"""Seconds between tries of a phase: 10, 20, 40 … 300."""
+AGENT_TIMEOUT = 180.0
+"""Seconds for configure and unconfigure: twice systemd's default start timeout of 90 s."""
+VERIFY_GRACE = 120.0
+"""Seconds on top of the bake before a node that does not get healthy is stuck."""
+NEVER_RAN_DELAY = 10.0
+"""Seconds before a pod that was refused is made again; costs no attempt."""
+MAX_REPAIRS = 3
+"""Repairs an hour; after that somebody else's configuration management is fighting us."""
+IN_USE_POLL = 5.0
+"""Seconds between lists of the pods that use a handler: other people's pods are not watched."""
+LEADER_GRACE = 15.0
+"""Seconds after a change of leader in which no deadline passes."""
+
+
+def decide(facts: Facts, now: datetime) -> Decision:
+    """The next step of this runtime on this node."""
+    state = facts.state
+    if state is None or state.stage is Stage.ABSENT:
+        return _at_absent(facts, now)
+    if state.stage is Stage.FAILED:
+        return _at_failed(facts, state, now)
+    if not facts.labels_true:
+        return Move(state=state, reason="LabelsRestored")
+    if state.stage is Stage.READY:
+        return _at_ready(facts, state, now)
+    if state.stage in REMOVAL_PATH:
+        return _work(facts, state, now)
+    return _installing(facts, state, now)
+
+
+def present(state: NodeState | None) -> bool:
+    """Whether the node carries the `present` label: binaries and handler are there and stay."""
+    return (
+        state is not None
+        and state.installed != ""
+        and not state.draining
+        and (state.stage is Stage.READY or state.stage in INSTALL_PATH)
+    )
+
+
+def effective_goal(facts: Facts) -> Goal:
+    """The goal, unless this very revision was given up on here: then what was installed before, or nothing."""
+    goal, state = facts.goal, facts.state
+    if state is None:
+        return goal
+    if goal.uid != state.uid:
+        return Goal(state.uid)
+    if goal.revision and goal.revision == state.failed:
+        return Goal(goal.uid, state.installed)
+    return goal
+
+
+def deadline(facts: Facts, state: NodeState) -> datetime | None:
+    """When this stage becomes stuck. It stands still while the node is NotReady, and after a change of leader."""
+    seconds = _timeout(facts, state)
+    if seconds is None:
+        return None
+    begin = max(state.since, facts.node_ready_since or state.since)
+    limit = begin + timedelta(seconds=seconds)
+    if facts.leading_since is not None:
+        limit = max(limit, facts.leading_since + timedelta(seconds=LEADER_GRACE))
+    return limit
+
+
+# --- at rest -------------------------------------------------------------------------------------
+
+
+def _at_absent(facts: Facts, now: datetime) -> Decision:
+    if (leftover := _end_leftovers(facts, None)) is not None:
+        return leftover
+    if not facts.labels_true:
+        return Move(state=None, reason="LabelsRestored")
+    if facts.dirty and facts.goal.uid != facts.dirty:
+        return _undo_journal(facts, now)
+    if not facts.goal.revision:
+        return Wait(reason="Absent")
+    return _start(facts) or _begin_install(facts, _fresh(facts, now), now)
+
+
+def _undo_journal(facts: Facts, now: datetime) -> Decision:
+    """The machine came back with a configuration of ours that no state on the Node tells of."""
+    if (blocked := _blocked(facts)) is not None:
+        return blocked
+    found = NodeState(uid=facts.dirty, stage=Stage.ABSENT, since=now, machine=facts.machine)
+    return _enter(facts, found, Stage.UNCONFIGURE, now, "LeftoverFound", "the host's journal holds this runtime")
+
+
+def _at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    if (leftover := _end_leftovers(facts, None)) is not None:
+        return leftover
+    goal = facts.goal
+    if goal.uid != state.uid or not goal.revision:
+        return Move(state=None, reason="Absent")
+    if goal.revision == state.failed and not facts.retry:
+        return Wait(reason="Failed", message=state.error.message if state.error else "")
+    return _start(facts) or _begin_install(facts, _fresh(facts, now), now)
+
+
+def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    if facts.tainted and facts.goal.revision == state.installed:
+        return Move(state=state, reason="StartupTaintsRemoved", drop_taints=True)
+    leftover = _end_leftovers(facts, state)
+    if isinstance(leftover, EndPod):
+        return leftover
+    goal = effective_goal(facts)
+    if facts.retry and facts.goal.revision and facts.goal.uid == state.uid:
+        goal = facts.goal
+    if not goal.revision:
+        return _blocked(facts) or _in_use(facts, state, now) or _start(facts) or _begin_removal(facts, state, now)
+    if state.draining:
+        return Move(state=msgspec.structs.replace(state, draining=False), reason="Kept")
+    if facts.machine and state.machine and facts.machine != state.machine:
+        fresh = _fresh(facts, now)
+        return _start(facts) or _begin_install(facts, fresh, now, reason="MachineChanged")
+    if goal.revision != state.installed:
+        if facts.reinstall:
+            return _blocked(facts) or _in_use(facts, state, now) or _start(facts) or _begin_removal(facts, state, now)
+        upgrade = msgspec.structs.replace(state, target=goal.revision, attempt=1, error=None, failed="")
+        return _start(facts) or _begin_install(facts, upgrade, now, reason="Upgrade")
+    plan = _plan(facts, state.installed)
+    if facts.serving and not plan.handlers <= facts.served:
+        return _repair(facts, state, plan, now)
+    if facts.retry:
+        return Move(state=state, reason="NothingToRetry", clear_retry=True)
+    return leftover or Wait(reason="Ready")
+
+
+def _repair(facts: Facts, state: NodeState, plan: Plan, now: datetime) -> Decision:
+    recent = tuple(t for t in state.repairs if now - t < timedelta(hours=1))
+    lost = ", ".join(sorted(plan.handlers - facts.served))
+    if len(recent) >= MAX_REPAIRS:
+        message = (
+            f"handler {lost} was lost again after {len(recent)} repairs in an hour; find who edits the configuration"
+        )
+        return Wait(
+            reason="Contested",
+            message=message,
+            until=recent[0] + timedelta(hours=1),
+            stuck=Problem("Contested", message),
+        )
+    again = msgspec.structs.replace(state, repairs=(*recent, now), attempt=1)
+    return _start(facts) or _enter(facts, again, Stage.CONFIGURE, now, "HandlerLost", f"CRI does not serve {lost}")
+
+
+def _start(facts: Facts) -> Wait | None:
+    """What keeps a node from leaving rest, or None."""
+    if (blocked := _blocked(facts)) is not None:
+        return blocked
+    if not facts.slot:
+        return Wait(reason="WaitingForSlot", message="its turn has not come", wants_slot=True)
+    return None
+
+
+def _blocked(facts: Facts) -> Wait | None:
+    """What keeps a node from leaving rest even with a slot; waiting for it holds none."""
+    if facts.set_aside:
+        return Wait(reason="SetAside", message=facts.set_aside)
+    if not facts.node_ready:
+        return Wait(reason="NodeNotReady", message="the node is NotReady; it goes on when it is Ready again")
+    if not facts.agent_ready:
+        return Wait(reason="AgentMissing", message="no ready agent pod on this node; see the agent DaemonSet")
+    if not facts.free:
+        return Wait(reason="OtherRuntimeAtWork", message="another runtime is at work on this node")
+    return None
+
+
+# --- at work -------------------------------------------------------------------------------------
+
+
+def _installing(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    goal = effective_goal(facts)
+    if goal.revision == state.target:
+        return _work(facts, state, now)
+    if state.stage is Stage.CONFIGURE and goal.revision and not _answered(facts, state):
+        return _work(facts, state, now)  # the agent may be in the middle of it: let it finish
+    if not goal.revision:
+        return _begin_removal(facts, state, now)
+    turned = msgspec.structs.replace(state, target=goal.revision, attempt=1, pod=_pod_uid(facts, state))
+    return _begin_install(facts, turned, now, reason="GoalChanged")
+
+
+def _work(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    if not facts.node_ready:
+        return Wait(reason="NodeNotReady", message="the node is NotReady; it goes on when it is Ready again")
+    if not facts.agent_ready:
+        return _waiting(facts, state, now, "AgentMissing", "no ready agent pod on this node; see the agent DaemonSet")
+    if state.stage in AGENT_STAGES:
+        return _agent_stage(facts, state, now)
+    if state.stage is Stage.VERIFY:
+        return _verify(facts, state, now)
+    return _pod_stage(facts, state, now)
+
+
+def _agent_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    answer = facts.answer if _answered(facts, state) else None
+    if answer is None:
+        return _waiting(facts, state, now, "WaitingForAgent", f"waits for the agent's report on {state.stage}")
+    if answer.result is WorkResult.DONE:
+        return _advance(facts, state, now)
+    if answer.result is WorkResult.WAITING:
+        return _waiting(facts, state, now, answer.reason or "AgentWaiting", answer.message)
+    problem = Problem(answer.reason or "AgentFailed", cut(answer.message))
+    if state.stage is Stage.CONFIGURE:
+        return _give_up(facts, state, problem, now)
+    return _next_attempt(facts, state, problem, now)
+
+
+def _verify(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    if (leftover := _end_leftovers(facts, state)) is not None:
+        return leftover
+    if not facts.serving:
+        return _waiting(facts, state, now, "ContainerdNotServing", facts.serving_reason)
+    plan = _plan(facts, state.target)
+    if not plan.handlers <= facts.served:
+        return _repair(facts, state, plan, now)
+    done = max(state.since, facts.serving_since or state.since) + timedelta(seconds=facts.bake)
+    if now >= done:
+        return _advance(facts, state, now)
+    return Wait(reason="Baking", message=f"stays healthy until {done:%H:%M:%S} UTC", until=done)
+
+
+def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    if (leftover := _end_leftovers(facts, state)) is not None:
+        return leftover
+    phase = _plan(facts, state.target).phases.get(state.stage)
+    if phase is None:
+        return _advance(facts, state, now)
+    pod = _current(facts, state)
+    if pod is None:
+        return _make(facts, state, phase, now)
+    if _signalled(facts, pod, phase):
+        return _finished(facts, state, pod, phase, now)
+    if pod.outcome is Outcome.NEVER_RAN:
+        return _never_ran(facts, state, pod, now)
+    if pod.outcome is Outcome.FAILED:
+        return _next_attempt(facts, state, Problem(pod.reason or "PayloadFailed", cut(pod.message)), now)
+    if pod.deleting:
+        return _waiting(facts, state, now, "PodEnding", "somebody deleted the phase pod; it is made again when gone")
+    limit = deadline(facts, state)
+    if limit is not None and now >= limit and pod.outcome is Outcome.RUNNING:
+        message = f"phase {state.stage} did not end within {phase.timeout:.0f} s"
+        return _next_attempt(facts, state, Problem("PayloadTimedOut", message), now)
+    return _waiting(
+        facts, state, now, pod.reason or "WaitingForPayload", pod.message or f"waits for the {state.stage} pod"
+    )
+
+
+def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> Decision:
+    if phase.done_label is not None and facts.done_label:
+        return Move(state=state, reason="OldSignalCleared", clear_label=phase.done_label[0])
+    if not facts.slot:
+        return Wait(reason="WaitingForSlot", message="its turn has not come", wants_slot=True)
+    if not facts.serving:
+        return _waiting(facts, state, now, "ContainerdNotServing", facts.serving_reason)
+    if state.attempt > 1:
+        ready = state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
+        if now < ready:
+            error = state.error or Problem("PayloadFailed")
+            return Wait(reason="Backoff", message=f"{error.reason}: {error.message}", until=ready)
+    return MakePod(state)
+
+
+def _signalled(facts: Facts, pod: PodFacts, phase: PhasePlan) -> bool:
+    if phase.done_label is None:
+        return pod.outcome is Outcome.SUCCEEDED
+    return facts.done_label
+
+
+def _finished(facts: Facts, state: NodeState, pod: PodFacts, phase: PhasePlan, now: datetime) -> Decision:
+    """The payload has done its part. An install is sealed by the agent in configure; all others need its word now."""
+    if phase.done_label is None and state.stage is not Stage.INSTALL and not pod.ended:
+        return _waiting(facts, state, now, "PodEnding", "waits for the agent to see that nothing of the pod runs")
+    return _advance(facts, state, now, clear_label=phase.done_label[0] if phase.done_label else "")
+
+
+def _never_ran(facts: Facts, state: NodeState, pod: PodFacts, now: datetime) -> Decision:
+    again = pod.created + timedelta(seconds=NEVER_RAN_DELAY)
+    if now < again:
+        return Wait(reason=pod.reason or "PodRefused", message=pod.message, until=again)
+    if pod.deleting or not facts.serving:
+        return _waiting(facts, state, now, pod.reason or "PodRefused", pod.message)
+    return EndPod(pod.uid, pod.stage, 0)
+
+
+# --- moving --------------------------------------------------------------------------------------
+
+
+def _advance(facts: Facts, state: NodeState, now: datetime, clear_label: str = "") -> Decision:
+    """To the next stage that has something to do."""
+    done = msgspec.structs.replace(state, pod=_pod_uid(facts, state), error=None if not state.failed else state.error)
+    if state.stage in REMOVAL_PATH:
+        return _next_removal(facts, done, state.stage, now, clear_label)
+    if state.stage is Stage.PRE_INSTALL:
+        step = Stage.INSTALL if _has(facts, done, Stage.INSTALL) else Stage.CONFIGURE
+        return _enter(facts, done, step, now, "PhaseDone", clear_label=clear_label)
+    if state.stage is Stage.INSTALL:
+        return _enter(facts, done, Stage.CONFIGURE, now, "PhaseDone", clear_label=clear_label)
+    if state.stage is Stage.CONFIGURE and facts.bake > 0:
+        return _enter(facts, done, Stage.VERIFY, now, "Configured")
+    return _ready(facts, done, now)
+
+
+def _ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    ready = msgspec.structs.replace(
+        state, stage=Stage.READY, installed=state.target, attempt=1, since=now, deadline=None, machine=facts.machine
+    )
+    return Move(state=ready, reason="Ready", message=f"revision {state.target} is ready", drop_taints=facts.tainted)
+
+
+def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Decision:
+    for step in (Stage.PRE_INSTALL, Stage.INSTALL):
+        if _has(facts, state, step):
+            return _enter(facts, state, step, now, reason, clear_retry=facts.retry)
+    return _enter(facts, state, Stage.CONFIGURE, now, reason, clear_retry=facts.retry)
+
+
+def _begin_removal(facts: Facts, state: NodeState, now: datetime, problem: Problem | None = None) -> Decision:
+    """The first step out, by the revision whose payload ran here last."""
+    by = state.installed if state.stage in (Stage.PRE_INSTALL, Stage.READY) and state.installed else state.target
+    plan = _plan(facts, by)
+    if state.stage is not Stage.READY and (used := _in_use(facts, state, now)) is not None:
+        return used
+    wrote = _wrote(state)
+    error = problem or (Problem("Force", "uninstalled although pods use it") if facts.force and facts.in_use else None)
+    out = msgspec.structs.replace(
+        state, target=by, attempt=1, pod=_pod_uid(facts, state), draining=False, error=error or state.error
+    )
+    if wrote and plan.configures:
+        return _enter(facts, out, Stage.UNCONFIGURE, now, "RemovalStarted", clear_retry=facts.retry)
+    return _next_removal(facts, out, Stage.UNCONFIGURE, now)
+
+
+def _wrote(state: NodeState) -> bool:
+    """Whether the agent may have written something for this runtime."""
+    return state.installed != "" or state.stage in (Stage.CONFIGURE, Stage.VERIFY)
+
+
+def _in_use(facts: Facts, state: NodeState, now: datetime) -> Decision | None:
+    """What keeps a removal waiting for the pods that use our handlers; asked before a slot is."""
+    plan = _plan(facts, state.installed or state.target)
+    if not plan.handlers or not _wrote(state) or facts.force:
+        return None
+    if facts.in_use is None:
+        return AskUse()
+    return _drain(state, facts.in_use, now) if facts.in_use else None
+
+
+def _drain(state: NodeState, users: tuple[str, ...], now: datetime) -> Decision:
+    message = f"{len(users)} running pods use its handlers, {users[0]} among them; end them, or set uninstall.whenInUse: Force"
+    if present(state):
+        drained = msgspec.structs.replace(state, draining=True)
+        return Move(state=drained, reason="HandlerInUse", message=cut(message))
+    return Wait(reason="HandlerInUse", message=message, until=now + timedelta(seconds=IN_USE_POLL))
+
+
+def _next_removal(facts: Facts, state: NodeState, after: Stage, now: datetime, clear_label: str = "") -> Decision:
+    for step in REMOVAL_PATH[REMOVAL_PATH.index(after) + 1 :]:
+        if _has(facts, state, step):
+            return _enter(facts, state, step, now, "PhaseDone", clear_label=clear_label)
+    if any(not pod.ended for pod in facts.pods) and after is not Stage.POST_UNINSTALL:
+        return _enter(facts, state, Stage.POST_UNINSTALL, now, "PodsEnding", clear_label=clear_label)
+    goal = facts.goal
+    if state.failed and goal.uid == state.uid and goal.revision == state.failed:
+        failed = msgspec.structs.replace(
+            state, stage=Stage.FAILED, installed="", target="", pod="", since=now, deadline=None, attempt=1
+        )
+        return Move(state=failed, reason="Failed", message=_text(state.error), clear_label=clear_label)
+    return Move(state=None, reason="Absent", message="uninstalled", clear_label=clear_label)
+
+
+def _next_attempt(facts: Facts, state: NodeState, problem: Problem, now: datetime) -> Decision:
+    """Try again; an install that has failed often enough is given up on, a removal never is."""
+    if state.stage in INSTALL_PATH and state.attempt >= MAX_ATTEMPTS:
+        return _give_up(facts, state, problem, now)
+    again = msgspec.structs.replace(state, attempt=state.attempt + 1, error=problem, pod=_pod_uid(facts, state))
+    return _enter(facts, again, state.stage, now, "AttemptFailed", _text(problem))
+
+
+def _give_up(facts: Facts, state: NodeState, problem: Problem, now: datetime) -> Decision:
+    lost = msgspec.structs.replace(state, failed=state.target, error=problem, attempt=1, pod=_pod_uid(facts, state))
+    if state.installed and state.installed != state.target:
+        back = msgspec.structs.replace(lost, target=state.installed)
+        return _begin_install(facts, back, now, reason="RolledBack")
+    if state.installed == state.target:
+        lost = msgspec.structs.replace(lost, installed="")
+    return _begin_removal(facts, lost, now, problem)
+
+
+def _enter(
+    facts: Facts,
+    state: NodeState,
+    stage: Stage,
+    now: datetime,
+    reason: str,
+    message: str = "",
+    *,
+    clear_label: str = "",
+    clear_retry: bool = False,
+) -> Move:
+    attempt = state.attempt if stage is state.stage else 1
+    answer = facts.answer
+    if answer is not None and (answer.uid, answer.stage, answer.revision) == (state.uid, stage, state.target):
+        attempt = max(attempt, answer.attempt + 1)  # an answer that is there already must not count again
+    entered = msgspec.structs.replace(state, stage=stage, since=now, attempt=attempt)
+    seconds = _timeout(facts, entered)
+    limit = None if seconds is None else now + timedelta(seconds=seconds)
+    phase = _plan(facts, entered.target).phases.get(stage)
+    if not clear_label and phase is not None and phase.done_label is not None:
+        clear_label = phase.done_label[0]
+    return Move(
+        state=msgspec.structs.replace(entered, deadline=limit),
+        reason=reason,
+        message=message,
+        clear_label=clear_label,
+        clear_retry=clear_retry,
+    )
+
+
+# --- small questions -----------------------------------------------------------------------------
+
+
+def _waiting(facts: Facts, state: NodeState, now: datetime, reason: str, message: str) -> Wait:
+    limit = deadline(facts, state)
+    if limit is None or now < limit:
+        return Wait(reason=reason, message=message, until=limit)
+    return Wait(reason=reason, message=message, stuck=Problem(reason, cut(message)))
+
+
+def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
+    """End, or wait for, every pod that is not this stage's own."""
+    current = None if state is None else _current(facts, state)
+    for pod in facts.pods:
+        if pod is current:
+            continue
+        over = pod.ended or _sealed(state, pod)
+        if pod.deleting and not over:
+            return _pod_ending(facts, state, pod)
+        if not facts.serving:
+            return Wait(reason="ContainerdNotServing", message=facts.serving_reason)
+        if over:
+            return EndPod(pod.uid, pod.stage, 0)
+        if pod.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and pod.stage is not Stage.INSTALL:
+            return _pod_ending(facts, state, pod)
+        plan = facts.plans.get(pod.revision, Plan()).phases.get(pod.stage, PhasePlan())
+        return EndPod(pod.uid, pod.stage, plan.grace)
+    return None
+
+
+def _pod_ending(facts: Facts, state: NodeState | None, pod: PodFacts) -> Wait:
+    return Wait(reason="PodEnding", message=f"waits until nothing of the {pod.stage} pod runs")
+
+
+def _sealed(state: NodeState | None, pod: PodFacts) -> bool:
+    """The agent has answered configure, and so has seen that nothing of the pod before it runs."""
+    return state is not None and state.stage in (Stage.VERIFY, Stage.READY) and pod.uid == state.pod
+
+
+def _current(facts: Facts, state: NodeState) -> PodFacts | None:
+    wanted = (state.stage, state.target, state.attempt)
+    if state.stage not in POD_STAGES:
+        return None
+    return next((p for p in facts.pods if (p.stage, p.revision, p.attempt) == wanted and p.uid != state.pod), None)
+
+
+def _pod_uid(facts: Facts, state: NodeState) -> str:
+    pod = _current(facts, state)
+    return pod.uid if pod is not None else state.pod
+
+
+def _answered(facts: Facts, state: NodeState) -> bool:
+    answer = facts.answer
+    return answer is not None and (answer.uid, answer.stage, answer.revision, answer.attempt) == (
+        state.uid,
+        state.stage,
+        state.target,
+        state.attempt,
+    )
+
+
+def _fresh(facts: Facts, now: datetime) -> NodeState:
+    return NodeState(
+        uid=facts.goal.uid, stage=Stage.ABSENT, target=facts.goal.revision, since=now, machine=facts.machine
+    )
+
+
+def _plan(facts: Facts, revision: str) -> Plan:
+    """A revision that nobody knows any more may have configured something."""
+    return facts.plans.get(revision, Plan(configures=True))
+
+
+def _has(facts: Facts, state: NodeState, stage: Stage) -> bool:
+    return stage in _plan(facts, state.target).phases
+
+
+def _timeout(facts: Facts, state: NodeState) -> float | None:
+    """Seconds that a stage may take, None at rest."""
+    if state.stage in AGENT_STAGES:
+        return AGENT_TIMEOUT
+    if state.stage is Stage.VERIFY:
+        return facts.bake + VERIFY_GRACE
+    if state.stage in POD_STAGES:
+        return _plan(facts, state.target).phases.get(state.stage, PhasePlan()).timeout
+    return None
+
+
+def _text(problem: Problem | None) -> str:
+    return "" if problem is None else f"{problem.reason}: {problem.message}"
