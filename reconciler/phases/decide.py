@@ -98,7 +98,7 @@ def _at_absent(facts: Facts, now: datetime) -> Decision:
         return leftover
     if not facts.labels_true:
         return Move(state=None, reason="LabelsRestored")
-    if facts.dirty and facts.goal.uid != facts.dirty:
+    if facts.dirty and (not facts.goal.revision or facts.goal.uid != facts.dirty):
         return _undo_journal(facts, now)
     if not facts.goal.revision:
         return Wait(reason="Absent")

@@ -1,0 +1,243 @@
+"""The shell around `decide` for one node: gather facts, ask, carry out, until there is only waiting left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from reconciler.api import names
+from reconciler.api.clock import Clock
+from reconciler.api.meta import Node, Pod
+from reconciler.api.node import REST, NodeState, Stage, encode
+from reconciler.api.noderuntime import NodeRuntime
+from reconciler.controller import goals, pods
+from reconciler.controller.telemetry import Telemetry
+from reconciler.controller.world import Outlook, World, states
+from reconciler.kube.client import Client
+from reconciler.kube.errors import AlreadyExists, Conflict, NotFound
+from reconciler.kube.resources import NODES, PODS, RUNTIMECLASSES
+from reconciler.kube.workers import After, Done, Result
+from reconciler.phases.decide import decide, present
+from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Wait
+from reconciler.phases.rollout import View
+
+log = logging.getLogger(__name__)
+
+MAX_STEPS = 16
+"""Steps of one runtime on one node in one go; more than the longest chain of skipped stages."""
+LIVE_GAP = 0.3
+"""Seconds before a look at the live state is repeated when it was not as the stores say."""
+
+
+class Stale(Exception):
+    """The live state is not the one that the decision was made on; look again."""
+
+
+class NodeReconciler:
+    """Reconciles one Node key. Raises ApiError and TransportError: the queue backs off."""
+
+    def __init__(
+        self,
+        world: World,
+        client: Client,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        changed: Callable[[str], None],
+        own_node: str,
+    ) -> None:
+        """`changed(runtime)` is called when what the rollout sees of a node has changed."""
+        self._world = world
+        self._client = client
+        self._clock = clock
+        self._telemetry = telemetry
+        self._changed = changed
+        self._own_node = own_node
+
+    async def reconcile(self, name: str) -> Result:
+        node = self._world.nodes.get(name)
+        if node is None:
+            for runtime in self._world.forget_node(name):
+                self._changed(runtime)
+            return Done()
+        waits = []
+        # what is at work goes first, so that a runtime at rest sees the node taken
+        for runtime in sorted(goals.runtimes_of(self._world, node), key=lambda r: (_rests(node, r), r)):
+            try:
+                waits.append(await self._drive(name, runtime))
+            except (Conflict, Stale):
+                waits.append(LIVE_GAP)
+        delays = [w for w in waits if w is not None]
+        return After(min(delays)) if delays else Done()
+
+    async def _drive(self, name: str, runtime: str) -> float | None:
+        """Steps of one runtime until it waits; returns seconds until it must be looked at again, if any."""
+        in_use: tuple[str, ...] | None = None
+        for _ in range(MAX_STEPS):
+            node = self._world.nodes.get(name)
+            if node is None:
+                return None
+            found = states(node)
+            if runtime in found and found[runtime] is None:
+                self._telemetry.unreadable(name, runtime)
+                return None
+            state = found.get(runtime)
+            now = self._clock.now()
+            facts = goals.facts_for(self._world, node, runtime, state, now, in_use=in_use)
+            decision = decide(facts, now)
+            match decision:
+                case Wait():
+                    self._look(node, runtime, state, decision)
+                    return None if decision.until is None else max((decision.until - now).total_seconds(), 0.01)
+                case AskUse():
+                    in_use = await self._users(node, runtime, state)
+                    continue
+                case Move():
+                    await self._move(node, runtime, state, decision)
+                case MakePod(wanted):
+                    await self._make(node, runtime, wanted)
+                case EndPod(uid, _, grace):
+                    await self._end(node, runtime, uid, grace)
+            in_use = None
+        return LIVE_GAP
+
+    # --- carrying out ---
+
+    async def _move(self, node: Node, runtime: str, state: NodeState | None, move: Move) -> None:
+        started = self._clock.monotonic()
+        body = patch_of(node, runtime, move, self._world.runtime(runtime))
+        answer = await self._client.patch(NODES, node.metadata.name, body, field_manager=names.FIELD_MANAGER)
+        self._world.nodes.apply_write(answer)
+        self._telemetry.moved(node.metadata.name, runtime, state, move, self._clock.now())
+        self._telemetry.patched(self._clock.monotonic() - started)
+
+    async def _make(self, node: Node, runtime: str, state: NodeState) -> None:
+        """Make the pod of `state`, after a look past the caches: nothing else of ours is there, and the state stands."""
+        data = self._world.revision(runtime, state.target)
+        if data is None:
+            raise Stale
+        body = pods.build(runtime, node.metadata.name, self._world.namespace, state, data)
+        await self._confirm(node, runtime, state, body["metadata"]["name"])
+        try:
+            made = await self._client.create(PODS, body, self._world.namespace)
+        except AlreadyExists:
+            made = await self._client.get(PODS, body["metadata"]["name"], self._world.namespace)
+        self._world.pods.apply_write(made)
+
+    async def _confirm(self, node: Node, runtime: str, state: NodeState, own: str) -> None:
+        live = await self._client.get(NODES, node.metadata.name)
+        self._world.nodes.apply_write(live)
+        if states(live).get(runtime) != state:
+            raise Stale
+        selector = f"{names.NODE_LABEL}={pods.node_hash(node.metadata.name)},{names.RUNTIME_LABEL}={runtime}"
+        there, _ = await self._client.list(PODS, self._world.namespace, label_selector=selector)
+        if any(pod.metadata.name != own for pod in there):
+            raise Stale
+
+    async def _end(self, node: Node, runtime: str, uid: str, grace: int) -> None:
+        pod = next((p for p in self._world.phase_pods(node.metadata.name, runtime) if p.metadata.uid == uid), None)
+        if pod is None:
+            return
+        meta = pod.metadata
+        try:
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=uid, grace_seconds=grace)
+        except NotFound:
+            self._world.gone.add(uid)
+        except Conflict:  # the name belongs to another pod by now
+            self._world.gone.add(uid)
+        else:
+            (self._world.gone if grace == 0 else self._world.ending).add(uid)
+
+    async def _users(self, node: Node, runtime: str, state: NodeState | None) -> tuple[str, ...]:
+        """`namespace/name` of the pods on `node`, Terminating ones included, that use a handler of ours."""
+        data = None if state is None else self._world.revision(runtime, state.installed or state.target)
+        handlers = set() if data is None else {h.name for h in data.handlers}
+        classes, _ = await self._client.list(RUNTIMECLASSES)
+        ours = {c.metadata.name for c in classes if c.handler in handlers}
+        there, _ = await self._client.list(PODS, field_selector=f"spec.nodeName={node.metadata.name}")
+        return tuple(sorted(f"{p.metadata.namespace}/{p.metadata.name}" for p in there if _uses(p, ours)))
+
+    # --- what the rollout sees ---
+
+    def _look(self, node: Node, runtime: str, state: NodeState | None, wait: Wait) -> None:
+        owner = self._world.runtime(runtime)
+        by_node = self._world.outlooks.setdefault(runtime, {})
+        outlook = None if owner is None else self._outlook(owner, node, state, wait)
+        before = by_node.pop(node.metadata.name, None)
+        if outlook is not None:
+            by_node[node.metadata.name] = outlook
+        if wait.stuck is not None and (before is None or before.wait.stuck is None):
+            self._telemetry.stuck(node.metadata.name, runtime, state, wait.stuck)
+        if before != outlook:
+            self._changed(runtime)
+
+    def _outlook(self, owner: NodeRuntime, node: Node, state: NodeState | None, wait: Wait) -> Outlook | None:
+        selected = goals.selects(owner, node)
+        if state is None and not selected and not wait.wants_slot:
+            return None
+        goal = goals.goal_of(self._world, node, owner.metadata.name, state, self._clock.now())
+        ready, _ = goals.node_ready(node)
+        at_ready = state is not None and state.stage is Stage.READY
+        view = View(
+            node=node.metadata.name,
+            at_rest=state is None or state.stage in REST,
+            wants_slot=wait.wants_slot,
+            stuck=wait.stuck is not None,
+            node_ready=ready,
+            failed=state is not None and state.failed != "" and state.failed == goal.revision,
+            done=at_ready and state is not None and state.installed == goal.revision,
+            removal=goal.revision == "",
+            repair=at_ready and state is not None and state.installed == goal.revision,
+            rank=goals.rank(owner, node, self._own_node),
+        )
+        counted = state is not None or (selected and wait.reason != "SetAside")
+        return Outlook(view=view, wait=wait, state=state, counted=counted)
+
+
+def patch_of(node: Node, runtime: str, move: Move, owner: NodeRuntime | None) -> dict[str, Any]:
+    """The one merge patch of a transition, fenced by the node's resourceVersion."""
+    state = move.state
+    gone = state is None or state.stage is Stage.ABSENT
+    labels: dict[str, str | None] = {
+        names.stage_label(runtime): None if gone or state is None else str(state.stage),
+        names.present_label(runtime): names.PRESENT_LABEL_VALUE if present(state) else None,
+    }
+    if move.clear_label:
+        labels[move.clear_label] = None
+    annotations: dict[str, str | None] = {
+        names.state_annotation(runtime): None if gone or state is None else encode(state)
+    }
+    if move.clear_retry or gone:
+        annotations[names.retry_annotation(runtime)] = None
+    there = (node.metadata.labels, node.metadata.annotations)
+    body: dict[str, Any] = {
+        "metadata": {
+            "resourceVersion": node.metadata.resource_version,
+            "labels": {k: v for k, v in labels.items() if v is not None or k in there[0]},
+            "annotations": {k: v for k, v in annotations.items() if v is not None or k in there[1]},
+        }
+    }
+    if move.drop_taints and owner is not None:
+        ours = {(t.key, t.effect) for t in owner.spec.startup_taints}
+        kept = [t for t in node.spec.taints if (t.key, t.effect) not in ours]
+        body["spec"] = {"taints": [_taint(t.key, t.effect, t.value, t.time_added) for t in kept]}
+    return body
+
+
+def _taint(key: str, effect: str, value: str, added: str | None) -> dict[str, str]:
+    taint = {"key": key, "effect": effect}
+    if value:
+        taint["value"] = value
+    if added is not None:
+        taint["timeAdded"] = added
+    return taint
+
+
+def _rests(node: Node, runtime: str) -> bool:
+    state = states(node).get(runtime)
+    return state is None or state.stage in REST
+
+
+def _uses(pod: Pod, classes: set[str]) -> bool:
+    return pod.spec.runtime_class_name in classes and pod.status.phase not in ("Succeeded", "Failed")

@@ -1,0 +1,320 @@
+"""One NodeRuntime: finalizer, revisions, RuntimeClasses, slots, status, and its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from reconciler.api import names
+from reconciler.api.clock import Clock
+from reconciler.api.meta import ControllerRevision
+from reconciler.api.noderuntime import (
+    NodeRuntime,
+    NodeRuntimeStatus,
+    revision_data,
+    revision_hash,
+    revision_name,
+)
+from reconciler.controller import classes, status
+from reconciler.controller.telemetry import Telemetry
+from reconciler.controller.world import World, states
+from reconciler.kube.client import Client
+from reconciler.kube.errors import AlreadyExists, Conflict, NotFound
+from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
+from reconciler.kube.workers import After, Done, Result
+from reconciler.phases.rollout import Admission, admit
+
+log = logging.getLogger(__name__)
+
+STATUS_INTERVAL = 1.0
+"""Seconds between two status writes that only count; slots are written at once."""
+CONFLICT_DELAY = 0.05
+"""Seconds until a stale write is tried on fresh facts."""
+CLEAN_POLL = 0.5
+"""Seconds between looks at what still keeps the finalizer, beside the events that tell of it."""
+
+
+class RuntimeReconciler:
+    """Reconciles one NodeRuntime key. Raises ApiError and TransportError: the queue backs off."""
+
+    def __init__(
+        self,
+        world: World,
+        client: Client,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        wake: Callable[[str], None],
+    ) -> None:
+        """`wake(node)` queues a node."""
+        self._world = world
+        self._client = client
+        self._clock = clock
+        self._telemetry = telemetry
+        self._wake = wake
+        self._written: dict[str, float] = {}
+
+    async def reconcile(self, name: str) -> Result:
+        runtime = self._world.runtime(name)
+        if runtime is None:
+            self._world.outlooks.pop(name, None)
+            self._world.problems.pop(name, None)
+            self._written.pop(name, None)
+            return Done()
+        try:
+            if runtime.metadata.deletion_timestamp is not None:
+                return await self._deleting(runtime)
+            return await self._living(runtime)
+        except Conflict:
+            return After(CONFLICT_DELAY)
+
+    async def _living(self, runtime: NodeRuntime) -> Result:
+        if names.FINALIZER not in runtime.metadata.finalizers:
+            runtime = await self._add_finalizer(runtime)
+        revision = await self._keep_revision(runtime)
+        await self._check(runtime)
+        result = await self._roll(runtime, revision)
+        await self._drop_revisions(runtime, revision)
+        return result
+
+    # --- what is made before the first node is touched ---
+
+    async def _add_finalizer(self, runtime: NodeRuntime) -> NodeRuntime:
+        patch = {
+            "metadata": {
+                "resourceVersion": runtime.metadata.resource_version,
+                "finalizers": [*runtime.metadata.finalizers, names.FINALIZER],
+            }
+        }
+        answer: NodeRuntime = await self._client.patch(NODERUNTIMES, runtime.metadata.name, patch)
+        self._world.runtimes.apply_write(answer)
+        return answer
+
+    async def _keep_revision(self, runtime: NodeRuntime) -> str:
+        data = revision_data(runtime.spec)
+        revision = revision_hash(data)
+        name = revision_name(runtime.metadata.name, revision)
+        if self._world.revisions.get(name, self._world.namespace) is not None:
+            return revision
+        body = {
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "metadata": {
+                "name": name,
+                "namespace": self._world.namespace,
+                "labels": {names.RUNTIME_LABEL: runtime.metadata.name},
+                "annotations": {names.UID_ANNOTATION: runtime.metadata.uid, names.REVISION_ANNOTATION: revision},
+            },
+            "revision": runtime.metadata.generation,
+            "data": msgspec.to_builtins(data),
+        }
+        try:
+            kept = await self._client.create(CONTROLLERREVISIONS, body, self._world.namespace)
+        except AlreadyExists:
+            kept = await self._client.get(CONTROLLERREVISIONS, name, self._world.namespace)
+        self._world.revisions.apply_write(kept)
+        self._wake_all(runtime)
+        return revision
+
+    async def _drop_revisions(self, runtime: NodeRuntime, current: str) -> None:
+        """A revision that no node carries and that is not wanted is let go."""
+        carried = {current, runtime.status.revision} | self._carried(runtime.metadata.name)
+        for kept in self._kept(runtime.metadata.name):
+            if kept.metadata.annotations.get(names.REVISION_ANNOTATION) not in carried:
+                await self._delete_revision(kept)
+
+    async def _delete_revision(self, kept: ControllerRevision) -> None:
+        try:
+            await self._client.delete(
+                CONTROLLERREVISIONS, kept.metadata.name, kept.metadata.namespace, uid=kept.metadata.uid
+            )
+        except NotFound:
+            return
+
+    def _kept(self, name: str) -> list[ControllerRevision]:
+        return [r for r in self._world.revisions.list() if r.metadata.labels.get(names.RUNTIME_LABEL) == name]
+
+    def _carried(self, name: str) -> set[str]:
+        found: set[str] = set()
+        for node in self._world.nodes.list():
+            state = states(node).get(name)
+            if state is not None:
+                found |= {state.installed, state.target}
+        return found
+
+    # --- may it run ---
+
+    async def _check(self, runtime: NodeRuntime) -> None:
+        """Make the RuntimeClasses; find what forbids to start on further nodes."""
+        name = runtime.metadata.name
+        problem = self._contested(runtime)
+        if problem is None:
+            try:
+                for made in await classes.ensure(self._client, self._world.classes.list(), runtime):
+                    self._world.classes.apply_write(made)
+            except classes.ForeignClass as error:
+                problem = ("RuntimeClassConflict", str(error))
+        before = self._world.problems.get(name)
+        if problem == before:
+            return
+        if problem is None:
+            del self._world.problems[name]
+        else:
+            self._world.problems[name] = problem
+            self._telemetry.event(name, "Warning", problem[0], problem[1])
+        self._wake_all(runtime)
+
+    def _contested(self, runtime: NodeRuntime) -> tuple[str, str] | None:
+        """Two NodeRuntimes that want one handler or snapshotter: the older wins, the other says so."""
+        mine = _claims(runtime)
+        for other in self._world.runtimes.list():
+            if other.metadata.uid == runtime.metadata.uid or not _older(other, runtime):
+                continue
+            for kind, wanted in sorted(mine & _claims(other)):
+                return (
+                    "HandlerConflict",
+                    f"NodeRuntime {other.metadata.name} is older and has {kind} {wanted} already; "
+                    f"rename it in one of the two, or delete {other.metadata.name}",
+                )
+        return None
+
+    # --- slots and status ---
+
+    async def _roll(self, runtime: NodeRuntime, revision: str) -> Result:
+        name = runtime.metadata.name
+        outlooks = self._world.outlooks.get(name, {})
+        deleting = runtime.metadata.deletion_timestamp is not None
+        admission = admit(
+            (o.view for o in outlooks.values()),
+            runtime.status.in_work,
+            runtime.spec.rollout,
+            paused=runtime.spec.paused,
+        )
+        unseen = tuple(
+            n
+            for n in runtime.status.in_work
+            if n not in outlooks and self._world.nodes.get(n) is not None and not deleting
+        )
+        in_work = (*admission.in_work, *(n for n in unseen if n not in admission.in_work))
+        wanted = self._status(runtime, revision, Admission(in_work, admission.halted))
+        if msgspec.to_builtins(wanted) == msgspec.to_builtins(runtime.status):
+            return Done()
+        if in_work == runtime.status.in_work and wanted.observed_generation == runtime.status.observed_generation:
+            rest = self._written.get(name, -STATUS_INTERVAL) + STATUS_INTERVAL - self._clock.monotonic()
+            if rest > 0:
+                return After(rest)
+        await self._write_status(runtime, wanted)
+        for node in set(in_work) ^ set(runtime.status.in_work):
+            self._wake(node)
+        return Done()
+
+    def _status(self, runtime: NodeRuntime, revision: str, admission: Admission) -> NodeRuntimeStatus:
+        name = runtime.metadata.name
+        owned = tuple(sorted(c.metadata.name for c in self._world.classes.list() if classes.owned(c, runtime)))
+        return status.build(
+            runtime,
+            self._world.outlooks.get(name, {}),
+            revision=revision,
+            in_work=admission.in_work,
+            halted=admission.halted,
+            problem=self._world.problems.get(name),
+            classes=owned,
+            now=self._clock.now(),
+        )
+
+    async def _write_status(self, runtime: NodeRuntime, wanted: NodeRuntimeStatus) -> None:
+        """Compare-and-swap: the slots in it are what admits nodes to work. Raises Conflict on a stale view."""
+        body: dict[str, Any] = {
+            "metadata": {"resourceVersion": runtime.metadata.resource_version},
+            "status": _merge(runtime, wanted),
+        }
+        answer = await self._client.patch(NODERUNTIMES, runtime.metadata.name, body, subresource="status")
+        self._world.runtimes.apply_write(answer)
+        self._written[runtime.metadata.name] = self._clock.monotonic()
+
+    # --- its end ---
+
+    async def _deleting(self, runtime: NodeRuntime) -> Result:
+        if names.FINALIZER not in runtime.metadata.finalizers:
+            return Done()
+        self._world.problems.pop(runtime.metadata.name, None)
+        name = runtime.metadata.name
+        if self._carriers(runtime) or any(o.state is not None for o in self._world.outlooks.get(name, {}).values()):
+            return await self._roll(runtime, runtime.status.revision)
+        if await self._left_behind(runtime):
+            return After(CLEAN_POLL)
+        await classes.remove(self._client, self._world.classes.list(), runtime)
+        for kept in self._kept(name):
+            await self._delete_revision(kept)
+        await self._remove_finalizer(runtime)
+        return Done()
+
+    def _carriers(self, runtime: NodeRuntime) -> list[str]:
+        """Nodes that still carry a state of this NodeRuntime and that nobody has given up."""
+        name = runtime.metadata.name
+        return [
+            node.metadata.name
+            for node in self._world.nodes.list()
+            if names.state_annotation(name) in node.metadata.annotations
+            and names.skip_annotation(name) not in node.metadata.annotations
+        ]
+
+    async def _left_behind(self, runtime: NodeRuntime) -> bool:
+        """Looked at past the caches, before the finalizer goes: nodes that carry us, and phase pods."""
+        name = runtime.metadata.name
+        nodes, _ = await self._client.list(NODES, label_selector=names.stage_label(name))
+        if any(names.skip_annotation(name) not in n.metadata.annotations for n in nodes):
+            return True
+        pods, _ = await self._client.list(
+            PODS,
+            self._world.namespace,
+            label_selector=f"{names.COMPONENT_LABEL}={names.COMPONENT_PHASE},{names.RUNTIME_LABEL}={name}",
+        )
+        for pod in pods:
+            self._wake(pod.spec.node_name)
+        return bool(pods)
+
+    async def _remove_finalizer(self, runtime: NodeRuntime) -> None:
+        patch = {
+            "metadata": {
+                "resourceVersion": runtime.metadata.resource_version,
+                "finalizers": [f for f in runtime.metadata.finalizers if f != names.FINALIZER],
+            }
+        }
+        try:
+            await self._client.patch(NODERUNTIMES, runtime.metadata.name, patch)
+        except NotFound:
+            return
+
+    def _wake_all(self, runtime: NodeRuntime) -> None:
+        for node in self._world.nodes.list():
+            self._wake(node.metadata.name)
+
+
+def _claims(runtime: NodeRuntime) -> set[tuple[str, str]]:
+    return {("handler", h.name) for h in runtime.spec.handlers} | {
+        ("snapshotter", s.name) for s in runtime.spec.snapshotters
+    }
+
+
+def _older(one: NodeRuntime, other: NodeRuntime) -> bool:
+    return _age(one) < _age(other)
+
+
+def _age(runtime: NodeRuntime) -> tuple[datetime, str]:
+    created = runtime.metadata.creation_timestamp
+    if created is None:
+        raise ValueError(f"NodeRuntime {runtime.metadata.name} has no creationTimestamp")
+    return created, runtime.metadata.name
+
+
+def _merge(runtime: NodeRuntime, wanted: NodeRuntimeStatus) -> dict[str, Any]:
+    """Merge patch of the status: stages that are not there any more are taken off."""
+    body: dict[str, Any] = msgspec.to_builtins(wanted)
+    body["nodes"] = {f: getattr(wanted.nodes, f) for f in wanted.nodes.__struct_fields__}
+    body["stages"] = {**dict.fromkeys(runtime.status.stages), **body["stages"]}
+    return body

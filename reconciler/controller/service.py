@@ -1,0 +1,210 @@
+"""The controller: informers feed two queues, workers reconcile while we lead."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from metrics.controller import ControllerMetrics
+
+from reconciler.api import names
+from reconciler.api.clock import Clock
+from reconciler.api.meta import Node, Pod
+from reconciler.api.noderuntime import NodeRuntime
+from reconciler.controller.node import NodeReconciler
+from reconciler.controller.runtime import RuntimeReconciler
+from reconciler.controller.telemetry import Metrics, Telemetry
+from reconciler.controller.world import NODE_INDEX, World
+from reconciler.kube.client import Client
+from reconciler.kube.events import Recorder
+from reconciler.kube.informer import Informer
+from reconciler.kube.lease import Elector
+from reconciler.kube.queue import Priority, WorkQueue
+from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS, RUNTIMECLASSES
+from reconciler.kube.workers import run_workers
+
+log = logging.getLogger(__name__)
+
+NODE_WORKERS = 16
+"""Nodes reconciled at once: each holds one request to the API server at a time."""
+RUNTIME_WORKERS = 2
+RESYNC = 300.0
+"""Seconds between looks at every key, the net under lost wakes; spread over half of it."""
+
+
+class Controller:
+    """One replica. `run` returns when cancelled; it releases the Lease on the way out."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        namespace: str = names.NAMESPACE,
+        identity: str,
+        own_node: str = "",
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        pods = f"{names.COMPONENT_LABEL} in ({names.COMPONENT_AGENT},{names.COMPONENT_PHASE})"
+        self._nodes = Informer(client, NODES, clock=clock, rng=rng)
+        self._pods = Informer(
+            client,
+            PODS,
+            namespace=namespace,
+            label_selector=pods,
+            clock=clock,
+            rng=rng,
+            indexers={NODE_INDEX: lambda pod: [pod.spec.node_name]},
+        )
+        self._runtimes = Informer(client, NODERUNTIMES, clock=clock, rng=rng)
+        self._revisions = Informer(
+            client, CONTROLLERREVISIONS, namespace=namespace, label_selector=names.RUNTIME_LABEL, clock=clock, rng=rng
+        )
+        self._classes = Informer(client, RUNTIMECLASSES, label_selector=names.RUNTIME_LABEL, clock=clock, rng=rng)
+        self.world = World(
+            namespace=namespace,
+            nodes=self._nodes.store,
+            pods=self._pods.store,
+            runtimes=self._runtimes.store,
+            revisions=self._revisions.store,
+            classes=self._classes.store,
+        )
+        self._recorder = Recorder(client, names.FIELD_MANAGER, clock)
+        telemetry = Telemetry(self._recorder, metrics or ControllerMetrics(), self.world.runtime)
+        self._node_queue: WorkQueue[str] = WorkQueue("node", rng=rng)
+        self._runtime_queue: WorkQueue[str] = WorkQueue("noderuntime", rng=rng)
+        self._node = NodeReconciler(
+            self.world, client, clock=clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
+        )
+        self._runtime = RuntimeReconciler(self.world, client, clock=clock, telemetry=telemetry, wake=self._wake_node)
+        self._elector = Elector(
+            client, namespace=namespace, name=names.LEASE_NAME, identity=identity, clock=clock, rng=rng
+        )
+        self._nodes.add_handler(self._on_node)
+        self._pods.add_handler(self._on_pod)
+        self._runtimes.add_handler(self._on_runtime)
+        for informer in (self._revisions, self._classes):
+            informer.add_handler(self._on_owned)
+
+    @property
+    def is_leader(self) -> bool:
+        return self._elector.is_leader
+
+    @property
+    def synced(self) -> bool:
+        """Whether every store holds a first list."""
+        return all(i.synced.is_set() for i in self._informers)
+
+    def census(self) -> Mapping[str, Mapping[str, int]]:
+        """By runtime and stage: how many nodes; computed from the store when scraped."""
+        return {
+            runtime: Counter(str(o.state.stage) if o.state else "absent" for o in by_node.values() if o.counted)
+            for runtime, by_node in self.world.outlooks.items()
+        }
+
+    def troubled(self) -> Mapping[str, tuple[int, int]]:
+        """By runtime: nodes that are stuck, and nodes that failed."""
+        return {
+            runtime: (
+                sum(1 for o in by_node.values() if o.view.stuck),
+                sum(1 for o in by_node.values() if o.view.failed),
+            )
+            for runtime, by_node in self.world.outlooks.items()
+        }
+
+    async def run(self) -> None:
+        """Keep the stores warm, lead when elected. Ends by cancellation only."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run())
+            tasks.create_task(self._recorder.run())
+            tasks.create_task(self._elector.run(self._lead))
+
+    @property
+    def _informers(self) -> tuple[Informer[Any], ...]:
+        return (self._nodes, self._pods, self._runtimes, self._revisions, self._classes)
+
+    async def _lead(self) -> None:
+        for informer in self._informers:
+            await informer.synced.wait()
+        self.world.leading_since = self._clock.now()
+        self.world.outlooks.clear()
+        log.info("leading", extra={"nodes": len(self.world.nodes.list())})
+        self._add_all(Priority.LOW)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(run_workers(self._node_queue, self._node.reconcile, NODE_WORKERS))
+            tasks.create_task(run_workers(self._runtime_queue, self._runtime.reconcile, RUNTIME_WORKERS))
+            tasks.create_task(self._resync())
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC * (0.75 + self._rng.random() / 2))
+            self._add_all(Priority.LOW)
+
+    def _add_all(self, priority: Priority) -> None:
+        for node in self.world.nodes.list():
+            self._node_queue.add(node.metadata.name, priority=priority)
+        for runtime in self.world.runtimes.list():
+            self._runtime_queue.add(runtime.metadata.name, priority=priority)
+
+    # --- events ---
+
+    def _on_node(self, kind: str, old: Node | None, new: Node | None, initial: bool) -> None:
+        node = new or old
+        if node is not None:
+            self._node_queue.add(node.metadata.name, priority=Priority.LOW if initial else Priority.HIGH)
+
+    def _on_pod(self, kind: str, old: Pod | None, new: Pod | None, initial: bool) -> None:
+        pod = new or old
+        if pod is None:
+            return
+        if kind == "deleted":
+            self.world.forget_pod(pod.metadata.uid)
+            runtime = pod.metadata.labels.get(names.RUNTIME_LABEL)
+            if runtime is not None:
+                self._runtime_changed(runtime)
+        if pod.spec.node_name:
+            self._node_queue.add(pod.spec.node_name, priority=Priority.LOW if initial else Priority.HIGH)
+
+    def _on_runtime(self, kind: str, old: NodeRuntime | None, new: NodeRuntime | None, initial: bool) -> None:
+        runtime = new or old
+        if runtime is None:
+            return
+        priority = Priority.LOW if initial else Priority.HIGH
+        self._runtime_queue.add(runtime.metadata.name, priority=priority)
+        if old is not None and new is not None and _same_will(old, new):
+            return
+        for node in self.world.nodes.list():
+            self._node_queue.add(node.metadata.name, priority=priority)
+        for other in self.world.runtimes.list():  # one that lost a contest may have won it now
+            self._runtime_queue.add(other.metadata.name, priority=priority)
+
+    def _on_owned(self, kind: str, old: Any, new: Any, initial: bool) -> None:
+        owned = new or old
+        self._runtime_changed(owned.metadata.labels.get(names.RUNTIME_LABEL, ""))
+
+    def _runtime_changed(self, runtime: str) -> None:
+        if runtime:
+            self._runtime_queue.add(runtime, priority=Priority.HIGH)
+
+    def _wake_node(self, node: str) -> None:
+        if node:
+            self._node_queue.add(node, priority=Priority.HIGH)
+
+
+def _same_will(old: NodeRuntime, new: NodeRuntime) -> bool:
+    """Only the status changed, and no slot in it."""
+    return (
+        old.metadata.generation == new.metadata.generation
+        and old.metadata.annotations == new.metadata.annotations
+        and (old.metadata.deletion_timestamp is None) == (new.metadata.deletion_timestamp is None)
+        and old.status.in_work == new.status.in_work
+    )

@@ -1,0 +1,88 @@
+"""What the controller tells people: metrics, Events and log lines of one transition, in one place."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import Protocol
+
+from reconciler.api import names
+from reconciler.api.node import REST, NodeState, Problem
+from reconciler.api.noderuntime import NodeRuntime
+from reconciler.kube.events import Recorder
+from reconciler.phases.decision import Move
+
+log = logging.getLogger(__name__)
+
+WARNINGS = frozenset({"AttemptFailed", "Failed", "RolledBack", "HandlerLost", "HandlerInUse", "LeftoverFound"})
+"""Reasons of moves that are Warning events; all others are Normal."""
+QUIET = frozenset({"PhaseDone", "Configured", "LabelsRestored", "OldSignalCleared", "NothingToRetry"})
+"""Reasons that are logged only: the stage label tells them already."""
+
+
+class Metrics(Protocol):
+    """What of it is counted; `metrics.controller` offers it."""
+
+    def phase(self, runtime: str, phase: str, result: str, seconds: float) -> None: ...
+    def node_patch(self, seconds: float) -> None: ...
+    def stuck(self, runtime: str, stage: str) -> None: ...
+
+
+class Telemetry:
+    """`owner(name)` finds the NodeRuntime that an Event regards."""
+
+    def __init__(self, recorder: Recorder, metrics: Metrics, owners: OwnerOf) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+        self._owners = owners
+
+    def moved(self, node: str, runtime: str, before: NodeState | None, move: Move, now: datetime) -> None:
+        """A transition was written."""
+        after = "absent" if move.state is None else str(move.state.stage)
+        fields = {"node": node, "runtime": runtime, "stage": after, "reason": move.reason}
+        log.info("stage changed", extra=fields)
+        if before is not None and before.stage not in REST and str(before.stage) != after:
+            result = "failed" if move.reason in WARNINGS else "ok"
+            self._metrics.phase(runtime, str(before.stage), result, (now - before.since).total_seconds())
+        elif before is not None and move.reason == "AttemptFailed":
+            self._metrics.phase(runtime, str(before.stage), "failed", (now - before.since).total_seconds())
+        if move.reason not in QUIET:
+            kind = "Warning" if move.reason in WARNINGS else "Normal"
+            self.event(runtime, kind, move.reason, f"node {node}: {move.message or after}")
+
+    def patched(self, seconds: float) -> None:
+        self._metrics.node_patch(seconds)
+
+    def stuck(self, node: str, runtime: str, state: NodeState | None, problem: Problem) -> None:
+        """A deadline has passed; told once each time it begins."""
+        stage = "absent" if state is None else str(state.stage)
+        log.warning("node is stuck", extra={"node": node, "runtime": runtime, "stage": stage, "reason": problem.reason})
+        self._metrics.stuck(runtime, stage)
+        self.event(runtime, "Warning", "Stuck", f"node {node} in {stage}: {problem.reason}: {problem.message}")
+
+    def unreadable(self, node: str, runtime: str) -> None:
+        """The state annotation was changed by somebody so that it cannot be read."""
+        log.error("state annotation cannot be read", extra={"node": node, "runtime": runtime})
+        key = names.state_annotation(runtime)
+        self.event(
+            runtime,
+            "Warning",
+            "StateUnreadable",
+            f"node {node}: annotation {key} is not ours; remove it to start afresh",
+        )
+
+    def event(self, runtime: str, kind: str, reason: str, note: str) -> None:
+        """An Event regarding the NodeRuntime; none when it is gone."""
+        owner = self._owners(runtime)
+        if owner is not None:
+            regarding = {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": runtime,
+                "uid": owner.metadata.uid,
+            }
+            self._recorder.event(regarding, kind, reason, note, "Reconcile")
+
+
+class OwnerOf(Protocol):
+    def __call__(self, runtime: str) -> NodeRuntime | None: ...

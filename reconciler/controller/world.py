@@ -1,0 +1,120 @@
+"""What the controller sees and remembers: the informers' stores, and what no store holds.
+
+Everything remembered here can be lost at any moment: progress lives on the Nodes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from reconciler.api import names
+from reconciler.api.meta import ControllerRevision, Node, Pod, RuntimeClass, condition
+from reconciler.api.node import NodeState, Report, decode_report, decode_state
+from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_name
+from reconciler.kube.store import Store
+from reconciler.phases.decision import Wait
+from reconciler.phases.rollout import View
+
+NODE_INDEX = "node"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the last look at one runtime on one node came to."""
+
+    view: View
+    wait: Wait
+    state: NodeState | None
+    counted: bool
+    """Whether the node belongs to the NodeRuntime's total."""
+
+
+@dataclass
+class World:
+    """Stores of the informers, and short-lived memory beside them."""
+
+    namespace: str
+    nodes: Store[Node]
+    pods: Store[Pod]
+    runtimes: Store[NodeRuntime]
+    revisions: Store[ControllerRevision]
+    classes: Store[RuntimeClass]
+    leading_since: datetime | None = None
+    outlooks: dict[str, dict[str, Outlook]] = field(default_factory=dict)
+    """By runtime, then by node."""
+    deselected_since: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    problems: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Runtimes that may not start on further nodes: reason and message."""
+    gone: set[str] = field(default_factory=set)
+    """UIDs of pods whose deletion the API server has confirmed and the informer has not delivered yet."""
+    ending: set[str] = field(default_factory=set)
+    """UIDs of pods that we have asked to end and whose deletionTimestamp the informer has not delivered yet."""
+
+    def runtime(self, name: str) -> NodeRuntime | None:
+        return self.runtimes.get(name)
+
+    def revision(self, runtime: str, revision: str) -> RevisionData | None:
+        """Data of a kept revision, None when nobody kept it or it cannot be read."""
+        kept = self.revisions.get(revision_name(runtime, revision), self.namespace)
+        if kept is None:
+            return None
+        try:
+            return msgspec.json.decode(bytes(kept.data), type=RevisionData)
+        except msgspec.MsgspecError:
+            return None
+
+    def agent_ready(self, node: str) -> bool:
+        """Whether a living agent's pod on `node` is Ready."""
+        return any(
+            pod.metadata.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_AGENT
+            and pod.metadata.deletion_timestamp is None
+            and (ready := condition(pod.status.conditions, "Ready")) is not None
+            and ready.status == "True"
+            for pod in self.pods.by_index(NODE_INDEX, node)
+        )
+
+    def phase_pods(self, node: str, runtime: str) -> Iterator[Pod]:
+        """Phase pods of `runtime` on `node` that are not known to be gone."""
+        for pod in self.pods.by_index(NODE_INDEX, node):
+            labels = pod.metadata.labels
+            if labels.get(names.COMPONENT_LABEL) != names.COMPONENT_PHASE or pod.metadata.uid in self.gone:
+                continue
+            if labels.get(names.RUNTIME_LABEL) == runtime:
+                yield pod
+
+    def forget_pod(self, uid: str) -> None:
+        """The informer has delivered the end of a pod."""
+        self.gone.discard(uid)
+        self.ending.discard(uid)
+
+    def forget_node(self, name: str) -> list[str]:
+        """A Node is gone; returns the runtimes that had an outlook on it."""
+        for key in [k for k in self.deselected_since if k[1] == name]:
+            del self.deselected_since[key]
+        return [runtime for runtime, by_node in self.outlooks.items() if by_node.pop(name, None) is not None]
+
+
+def states(node: Node) -> dict[str, NodeState | None]:
+    """By runtime: the state annotations of `node`; None where one cannot be read."""
+    found: dict[str, NodeState | None] = {}
+    for key, text in node.metadata.annotations.items():
+        if key.startswith(names.STATE_ANNOTATION_PREFIX):
+            runtime = key.removeprefix(names.STATE_ANNOTATION_PREFIX)
+            try:
+                found[runtime] = decode_state(text)
+            except msgspec.MsgspecError:
+                found[runtime] = None
+    return found
+
+
+def report_of(node: Node) -> Report:
+    """The agent's report; an empty one where there is none or it cannot be read."""
+    text = node.metadata.annotations.get(names.REPORT_ANNOTATION, "")
+    try:
+        return decode_report(text) if text else Report()
+    except msgspec.MsgspecError:
+        return Report()
