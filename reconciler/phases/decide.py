@@ -462,19 +462,19 @@ def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
             continue
         over = pod.ended or _sealed(state, pod)
         if pod.deleting and not over:
-            return _pod_ending(facts, state, pod)
+            return _pod_ending(pod)
         if not facts.serving:
             return Wait(reason="ContainerdNotServing", message=facts.serving_reason)
         if over:
             return EndPod(pod.uid, pod.stage, 0)
-        if pod.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and pod.stage is not Stage.INSTALL:
-            return _pod_ending(facts, state, pod)
+        if pod.outcome is Outcome.FAILED or (pod.outcome is Outcome.SUCCEEDED and pod.stage is not Stage.INSTALL):
+            return _pod_ending(pod)
         plan = facts.plans.get(pod.revision, Plan()).phases.get(pod.stage, PhasePlan())
         return EndPod(pod.uid, pod.stage, plan.grace)
     return None
 
 
-def _pod_ending(facts: Facts, state: NodeState | None, pod: PodFacts) -> Wait:
+def _pod_ending(pod: PodFacts) -> Wait:
     return Wait(reason="PodEnding", message=f"waits until nothing of the {pod.stage} pod runs")
 
 
