@@ -1,0 +1,198 @@
+"""Typed calls on top of a transport: get, list (paged), create, patch, delete, watch.
+
+Reads are tried again on a broken connection. A write that got no answer is not: the caller reads first,
+because it may have taken effect. 429 and 503 mean that nothing was done, so both are tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from reconciler.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, TransportError, error_from
+from reconciler.kube.resources import AnyResource, Resource
+from reconciler.kube.transport import JSON, MERGE_PATCH, ByteStream, Response, Transport
+
+__all__ = ["Client", "RequestMetrics"]
+
+T = TypeVar("T")
+
+PAGE = 500
+"""Objects a page: what kubectl and client-go ask for."""
+TRIES = 4
+RETRY_BASE = 0.2
+RETRY_MAX = 5.0
+"""Seconds; a longer Retry-After is left to the caller's own backoff."""
+
+
+class RequestMetrics(Protocol):
+    """What is counted of requests: the field's `rest_client_*`."""
+
+    def request(self, method: str, status: str, seconds: float) -> None: ...
+
+
+class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "next": "continue"}):
+    resource_version: str = ""
+    next: str = ""
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
+class Client:
+    """Raises ApiError subclasses for answers, TransportError when there was none."""
+
+    def __init__(
+        self, transport: Transport, *, rng: random.Random | None = None, metrics: RequestMetrics | None = None
+    ) -> None:
+        self._transport = transport
+        self._rng = rng or random.Random()
+        self._metrics = metrics
+        self._list = msgspec.json.Decoder(_List)
+
+    async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
+        response = await self._send("GET", resource.path(namespace, name))
+        return msgspec.json.decode(response.body, type=resource.type)
+
+    async def raw_list(
+        self, resource: AnyResource, namespace: str = "", *, query: Mapping[str, str] | None = None
+    ) -> tuple[list[msgspec.Raw], str]:
+        """Every object as raw bytes, page by page, and the list's resourceVersion."""
+        found: list[msgspec.Raw] = []
+        asked = {"limit": str(PAGE), **(query or {})}
+        while True:
+            response = await self._send("GET", resource.path(namespace), query=asked, timeout=30.0)
+            page = self._list.decode(response.body)
+            found.extend(page.items or ())
+            if not page.metadata.next:
+                return found, page.metadata.resource_version
+            asked = {**asked, "continue": page.metadata.next}
+
+    async def list(
+        self, resource: Resource[T], namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> tuple[list[T], str]:
+        """Live (no resourceVersion asked for, so never from a stale cache): objects, and the list's version."""
+        query = selectors(label_selector, field_selector)
+        items, version = await self.raw_list(resource, namespace, query=query)
+        return [msgspec.json.decode(item, type=resource.type) for item in items], version
+
+    async def create(self, resource: Resource[T], body: Any, namespace: str = "") -> T:
+        response = await self._send("POST", resource.path(namespace), body=body)
+        return msgspec.json.decode(response.body, type=resource.type)
+
+    async def replace(self, resource: Resource[T], name: str, body: Any, namespace: str = "") -> T:
+        response = await self._send("PUT", resource.path(namespace, name), body=body)
+        return msgspec.json.decode(response.body, type=resource.type)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        content_type: str = MERGE_PATCH,
+        field_manager: str = "",
+    ) -> T:
+        query = {"fieldManager": field_manager} if field_manager else None
+        path = resource.path(namespace, name, subresource)
+        response = await self._send("PATCH", path, query=query, body=patch, content_type=content_type)
+        return msgspec.json.decode(response.body, type=resource.type)
+
+    async def delete(
+        self,
+        resource: AnyResource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Raises NotFound when it is not there, Conflict when a precondition does not hold."""
+        conditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if conditions:
+            options["preconditions"] = conditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        await self._send("DELETE", resource.path(namespace, name), body=options)
+
+    def watch(
+        self, resource: AnyResource, namespace: str, query: Mapping[str, str], *, timeout: float = 15.0
+    ) -> AbstractAsyncContextManager[ByteStream]:
+        """The raw watch stream; the caller reads its status."""
+        return self._transport.stream(resource.path(namespace), query=query, timeout=timeout)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        timeout: float = 10.0,
+    ) -> Response:
+        encoded = None if body is None else msgspec.json.encode(body)
+        for attempt in range(TRIES):
+            error: ApiError | TransportError
+            try:
+                response = await self._once(method, path, query, encoded, content_type, timeout)
+            except TransportError as failed:
+                if method != "GET" or attempt == TRIES - 1:
+                    raise
+                error = failed
+            else:
+                if response.status < 400:
+                    return response
+                error = error_from(response)
+                if attempt == TRIES - 1 or not _again(error):
+                    raise error
+            await asyncio.sleep(self._delay(attempt, error))
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None, kind: str, timeout: float
+    ) -> Response:
+        begun = asyncio.get_running_loop().time()
+        status = "<error>"
+        try:
+            response = await self._transport.request(
+                method, path, query=query, body=body, content_type=kind, timeout=timeout
+            )
+            status = str(response.status)
+            return response
+        finally:
+            if self._metrics is not None:
+                self._metrics.request(method, status, asyncio.get_running_loop().time() - begun)
+
+    def _delay(self, attempt: int, error: Exception) -> float:
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        span = min(RETRY_BASE * 2**attempt, RETRY_MAX)
+        return (asked or 0.0) + span * (0.5 + self._rng.random() / 2)
+
+
+def selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    """Query parameters of the two selectors that are not empty."""
+    pairs = (("labelSelector", label_selector), ("fieldSelector", field_selector))
+    return {key: value for key, value in pairs if value}
+
+
+def _again(error: ApiError) -> bool:
+    if isinstance(error, NotFound):
+        return False
+    refused = isinstance(error, TooManyRequests) or (isinstance(error, ServerError) and error.status == 503)
+    return refused and (error.retry_after is None or error.retry_after <= RETRY_MAX)

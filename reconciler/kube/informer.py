@@ -1,0 +1,266 @@
+"""An informer: a store kept equal to the server's collection, and handlers told of every change.
+
+A new list is diffed against the store, so deletes that happened while nobody watched are delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from reconciler.api.clock import Clock
+from reconciler.kube.client import Client, selectors
+from reconciler.kube.errors import ApiError, Gone, TransportError, make
+from reconciler.kube.reflector import SILENCE, WATCH_TIMEOUT, Input, Phase, State, delay, step
+from reconciler.kube.resources import Resource
+from reconciler.kube.store import HasMeta, Indexer, Store, key_of, version_of
+from reconciler.kube.transport import ByteStream
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=HasMeta)
+Handler = Callable[[str, Any, Any, bool], None]
+"""`(kind, old, new, initial)`: kind is added, modified or deleted; initial until the first list is through."""
+
+LINE_MAX = 8 << 20
+"""Bytes of one watch event; the API server's own limit for an object is 3 MiB (as JSON)."""
+YIELD_EVERY = 200
+"""Objects handled in one go before the event loop is let breathe."""
+
+
+class InformerMetrics(Protocol):
+    """What is counted; labels are the resource's plural only."""
+
+    def event(self, resource: str, kind: str) -> None: ...
+    def relist(self, resource: str, reason: str) -> None: ...
+    def undecodable(self, resource: str) -> None: ...
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class _Envelope(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class Expired(Exception):
+    """The version to watch from is gone, or not there yet."""
+
+
+class Informer(Generic[T]):
+    """`run` goes on until it is cancelled; `synced` is set after the first list."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        indexers: Mapping[str, Indexer] | None = None,
+        metrics: InformerMetrics | None = None,
+    ) -> None:
+        self.store: Store[T] = Store(indexers)
+        self.synced = asyncio.Event()
+        self.last_activity = 0.0
+        """Monotonic seconds of the last byte or list."""
+        self._client = client
+        self._resource = resource
+        self._clock = clock
+        self._rng = rng
+        self._namespace = namespace
+        self._query = selectors(label_selector, field_selector)
+        self._handlers: list[Handler] = []
+        self._metrics = metrics
+        self._state = State()
+        self._version = ""
+        self._events = msgspec.json.Decoder(_Event)
+        self._objects = msgspec.json.Decoder(resource.type)
+        self._envelopes = msgspec.json.Decoder(_Envelope)
+
+    def add_handler(self, handler: Handler) -> None:
+        """Handlers are synchronous and must not raise: they put keys into queues."""
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(delay(self._state, self._rng))
+            begun = self._clock.monotonic()
+            came = await (self._list() if self._state.phase is Phase.LIST else self._watch())
+            lasted = self._clock.monotonic() - begun
+            self._state = step(self._state, came, version=self._version, lasted=lasted)
+
+    # --- list ---
+
+    async def _list(self) -> Input:
+        try:
+            items, version = await self._client.raw_list(self._resource, self._namespace, query=self._query)
+        except (ApiError, TransportError, msgspec.MsgspecError) as error:
+            log.warning("list failed", extra={"resource": self._resource.plural, "error": str(error)})
+            return Input.LIST_FAILED
+        self._version = version
+        await self._replace(items)
+        self.last_activity = self._clock.monotonic()
+        self.synced.set()
+        return Input.LISTED
+
+    async def _replace(self, items: list[msgspec.Raw]) -> None:
+        gone = self.store.keys()
+        initial = not self.synced.is_set()
+        for count, raw in enumerate(items):
+            if count % YIELD_EVERY == YIELD_EVERY - 1:
+                await asyncio.sleep(0)
+            obj = self._decode(raw)
+            if obj is None:
+                gone.discard(self._key_of_raw(raw))
+                continue
+            gone.discard(key_of(obj))
+            old = self.store.get(obj.metadata.name, obj.metadata.namespace)
+            if old is not None and old.metadata.uid == obj.metadata.uid and version_of(old) >= version_of(obj):
+                continue
+            self._put(obj, initial)
+        for key in gone:
+            self._remove(key)
+
+    # --- watch ---
+
+    async def _watch(self) -> Input:
+        seconds = int(WATCH_TIMEOUT * (1 + self._rng.random()))
+        query = {
+            **self._query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(seconds),
+        }
+        try:
+            async with self._client.watch(self._resource, self._namespace, query) as stream:
+                await self._refused(stream)
+                async for line in _lines(stream):
+                    self._handle(line)
+        except (Expired, Gone) as error:
+            if self._metrics is not None:
+                self._metrics.relist(self._resource.plural, "expired")
+            log.info("watch expired", extra={"resource": self._resource.plural, "error": str(error)})
+            return Input.EXPIRED
+        except (ApiError, TransportError, TimeoutError, msgspec.MsgspecError) as error:
+            log.info("watch broke", extra={"resource": self._resource.plural, "error": str(error)})
+            return Input.BROKEN
+        return Input.ENDED
+
+    async def _refused(self, stream: ByteStream) -> None:
+        if stream.status < 400:
+            return
+        body = b"".join([chunk async for chunk in stream])
+        status = _Status(message=body[:200].decode(errors="replace"))
+        try:
+            status = msgspec.json.decode(body, type=_Status)
+        except msgspec.MsgspecError:
+            pass  # not a Status: the text says what it was
+        raise make(stream.status, status.reason, status.message)
+
+    def _handle(self, line: bytes) -> None:
+        self.last_activity = self._clock.monotonic()
+        event = self._events.decode(line)
+        if event.type == "ERROR":
+            status = msgspec.json.decode(event.object, type=_Status)
+            if status.code in (410, 504):
+                raise Expired(status.message)
+            raise make(status.code or 500, status.reason, status.message)
+        version = self._envelopes.decode(event.object).metadata.resource_version
+        if event.type != "BOOKMARK":
+            self._take(event)
+        self._version = version or self._version
+
+    def _take(self, event: _Event) -> None:
+        if self._metrics is not None:
+            self._metrics.event(self._resource.plural, event.type)
+        obj = self._decode(event.object)
+        if event.type == "DELETED":
+            self._deleted(event.object, obj)
+        elif obj is not None:
+            old = self.store.get(obj.metadata.name, obj.metadata.namespace)
+            if old is None or old.metadata.uid != obj.metadata.uid or version_of(old) < version_of(obj):
+                self._put(obj, initial=False)
+            else:  # our own write put it in already; the handlers still hear of it
+                self._tell("modified", old, old, False)
+
+    def _deleted(self, raw: msgspec.Raw, obj: T | None) -> None:
+        key = self._key_of_raw(raw)
+        stored = self.store.get(key[1], key[0])
+        if stored is not None and obj is not None and stored.metadata.uid != obj.metadata.uid:
+            return  # the store has its successor already
+        self._remove(key)
+
+    # --- store and handlers ---
+
+    def _put(self, obj: T, initial: bool) -> None:
+        old = self.store.put(obj)
+        if old is not None and old.metadata.uid != obj.metadata.uid:
+            self._tell("deleted", old, None, False)
+            old = None
+        self._tell("added" if old is None else "modified", old, obj, initial)
+
+    def _remove(self, key: tuple[str, str]) -> None:
+        old = self.store.remove(key)
+        if old is not None:
+            self._tell("deleted", old, None, False)
+
+    def _tell(self, kind: str, old: T | None, new: T | None, initial: bool) -> None:
+        for handler in self._handlers:
+            handler(kind, old, new, initial)
+
+    def _decode(self, raw: msgspec.Raw) -> T | None:
+        try:
+            return self._objects.decode(raw)
+        except msgspec.MsgspecError as error:
+            log.error("object cannot be decoded", extra={"resource": self._resource.plural, "error": str(error)})
+            if self._metrics is not None:
+                self._metrics.undecodable(self._resource.plural)
+            return None
+
+    def _key_of_raw(self, raw: msgspec.Raw) -> tuple[str, str]:
+        meta = self._envelopes.decode(raw).metadata
+        return (meta.namespace, meta.name)
+
+
+async def _lines(stream: ByteStream) -> AsyncIterator[bytes]:
+    """The lines of a stream. Raises TimeoutError when it is silent for too long."""
+    buffer = bytearray()
+    chunks = aiter(stream)
+    while True:
+        try:
+            async with asyncio.timeout(SILENCE):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        buffer += chunk
+        *lines, rest = bytes(buffer).split(b"\n") if b"\n" in chunk else (bytes(buffer),)
+        buffer = bytearray(rest)
+        if len(buffer) > LINE_MAX:
+            raise TransportError(f"a watch event of more than {LINE_MAX} bytes")
+        for line in lines:
+            if line.strip():
+                yield line

@@ -1,0 +1,185 @@
+"""Leader election by a Lease, counted on the monotonic clock.
+
+What the Lease says about time is another machine's wall clock and is never compared with ours: a
+standby counts from when *it* saw the Lease change last, a leader from when it *sent* its last good renewal.
+A leader that cannot renew stops its work before anybody else may begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from reconciler.api.clock import Clock
+from reconciler.kube.client import Client
+from reconciler.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TransportError
+from reconciler.kube.resources import LEASES, Lease
+
+log = logging.getLogger(__name__)
+
+
+class Elector:
+    """Seconds: `duration` until others may take over, `renew_deadline` until we stop, `retry` between tries."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Clock,
+        rng: random.Random,
+        duration: float = 10.0,
+        renew_deadline: float = 7.0,
+        retry: float = 2.0,
+    ) -> None:
+        if not retry < renew_deadline < duration:
+            raise ValueError("lease: retry < renew_deadline < duration must hold")
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._rng = rng
+        self._duration = duration
+        self._renew_deadline = renew_deadline
+        self._retry = retry
+        self._seen: tuple[str, float] | None = None
+        """The Lease's version, and when it was first seen."""
+        self._held: Lease | None = None
+        self.is_leader = False
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Campaign, lead, campaign again after a loss. On a clean stop the Lease is given back."""
+        try:
+            while True:
+                renewed = await self._campaign()
+                await self._lead(lead, renewed)
+        finally:
+            self.is_leader = False
+            if self._held is not None:
+                await asyncio.shield(self._release())
+
+    async def _campaign(self) -> float:
+        while True:
+            sent = self._clock.monotonic()
+            if await self._try():
+                return sent
+            await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Sooner when the holder's time is almost over, so that a gap stays short."""
+        normal = self._retry * (0.8 + 0.4 * self._rng.random())
+        if self._seen is None:
+            return normal
+        left = self._seen[1] + self._duration - self._clock.monotonic()
+        return min(normal, max(left, 0.1))
+
+    async def _lead(self, lead: Callable[[], Awaitable[None]], renewed: float) -> None:
+        self.is_leader = True
+        log.info("became leader", extra={"identity": self._identity})
+        work = asyncio.ensure_future(lead())
+        renewing = asyncio.create_task(self._renew(renewed))
+        try:
+            await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.is_leader = False
+            for task in (work, renewing):
+                task.cancel()
+            results = await asyncio.gather(work, renewing, return_exceptions=True)
+        log.info("leading ended", extra={"identity": self._identity})
+        failed = results[0]
+        if isinstance(failed, Exception):
+            raise failed
+
+    async def _renew(self, renewed: float) -> None:
+        """Return when the Lease is lost, or could not be renewed in time."""
+        while True:
+            await asyncio.sleep(self._retry * (0.8 + 0.2 * self._rng.random()))
+            sent = self._clock.monotonic()
+            left = renewed + self._renew_deadline - sent
+            if left <= 0:
+                log.warning("lease not renewed in time")
+                self._held = None
+                return
+            try:
+                async with asyncio.timeout(left):
+                    good = await self._try()
+            except TimeoutError:
+                continue
+            if good:
+                renewed = sent
+            elif self._held is None:
+                return
+
+    async def _try(self) -> bool:
+        """One try to take or keep the Lease. `_held` is None afterwards when somebody else has it."""
+        try:
+            return await self._take()
+        except (ApiError, TransportError) as error:
+            log.warning("lease cannot be reached", extra={"error": str(error)})
+            return False
+
+    async def _take(self) -> bool:
+        try:
+            lease = await self._client.get(LEASES, self._name, self._namespace)
+        except NotFound:
+            return await self._create()
+        holder = lease.spec.holder_identity or ""
+        version = lease.metadata.resource_version
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, self._clock.monotonic())
+        if holder not in ("", self._identity):
+            self._held = None
+            allowed = float(lease.spec.lease_duration_seconds or self._duration)
+            if self._clock.monotonic() < self._seen[1] + allowed:
+                return False
+        try:
+            taken = await self._client.replace(LEASES, self._name, self._body(lease), self._namespace)
+        except Conflict:
+            return False
+        self._keep(taken)
+        return True
+
+    async def _create(self) -> bool:
+        try:
+            self._keep(await self._client.create(LEASES, self._body(None), self._namespace))
+        except AlreadyExists:
+            return False
+        return True
+
+    def _keep(self, lease: Lease) -> None:
+        self._held = lease
+        self._seen = (lease.metadata.resource_version, self._clock.monotonic())
+
+    def _body(self, lease: Lease | None, *, release: bool = False) -> dict[str, Any]:
+        now = self._clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")
+        before = None if lease is None else lease.spec
+        same = before is not None and before.holder_identity == self._identity
+        metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+        if lease is not None:
+            metadata["resourceVersion"] = lease.metadata.resource_version
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": {
+                "holderIdentity": "" if release else self._identity,
+                "leaseDurationSeconds": 1 if release else int(self._duration),
+                "acquireTime": before.acquire_time if same and before is not None else now,
+                "renewTime": now,
+                "leaseTransitions": (before.lease_transitions or 0) + (not same) if before is not None else 0,
+            },
+        }
+
+    async def _release(self) -> None:
+        held, self._held = self._held, None
+        try:
+            async with asyncio.timeout(2.0):
+                await self._client.replace(LEASES, self._name, self._body(held, release=True), self._namespace)
+        except (ApiError, TransportError, TimeoutError) as error:
+            log.warning("lease not released", extra={"error": str(error)})
