@@ -1,1 +1,31 @@
-"""hostconfig."""
+"""containerd's configuration on one host: read, predict, edit, restart, prove, undo (design section 6).
+
+May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
+"""
+
+from reconciler.hostconfig.engine import Fence, HostConfig
+from reconciler.hostconfig.model import (
+    Code,
+    FileChange,
+    Finding,
+    Findings,
+    HostConfigError,
+    Outcome,
+    Refused,
+    Timing,
+    Verdict,
+)
+
+__all__ = [
+    "Code",
+    "Fence",
+    "FileChange",
+    "Finding",
+    "Findings",
+    "HostConfig",
+    "HostConfigError",
+    "Outcome",
+    "Refused",
+    "Timing",
+    "Verdict",
+]
