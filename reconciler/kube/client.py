@@ -181,7 +181,7 @@ class Client:
 
     def _delay(self, attempt: int, error: Exception) -> float:
         asked = error.retry_after if isinstance(error, ApiError) else None
-        span = min(RETRY_BASE * 2**attempt, RETRY_MAX)
+        span = min(RETRY_BASE * 2.0**attempt, RETRY_MAX)
         return (asked or 0.0) + span * (0.5 + self._rng.random() / 2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -40,13 +41,10 @@ class Store(Generic[T]):
     def get(self, name: str, namespace: str = "") -> T | None:
         return self._objects.get((namespace, name))
 
-    def list(self) -> list[T]:
-        return list(self._objects.values())
-
     def keys(self) -> set[Key]:
         return set(self._objects)
 
-    def by_index(self, index: str, value: str) -> list[T]:
+    def by_index(self, index: str, value: str) -> builtins.list[T]:
         return [self._objects[key] for key in self._index[index].get(value, ())]
 
     def __len__(self) -> int:
@@ -69,6 +67,9 @@ class Store(Generic[T]):
         if old is not None:
             self._unindex(key, old)
         return old
+
+    def list(self) -> builtins.list[T]:
+        return [*self._objects.values()]
 
     def apply_write(self, obj: T) -> bool:
         """Put the answer of a write in, unless the store has the same or a newer one already."""

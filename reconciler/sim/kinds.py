@@ -1,0 +1,120 @@
+"""The resources that the embedded API server offers, and how each departs from the general rules.
+
+Rules are those of Kubernetes 1.34's strategies (`pkg/registry/*/strategy.go`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from reconciler.api import names
+from reconciler.api.noderuntime import NodeRuntime
+from reconciler.sim.failures import invalid
+
+Object = dict[str, Any]
+"""A Kubernetes object as plain JSON values; one that is stored is never changed in place."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One resource. Two kinds are the same when group and plural are."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    status: bool = False
+    """Has a status subresource: status is ignored on the main path, everything but status on the other."""
+    status_metadata: bool = False
+    """Labels and annotations may be changed through the status subresource (nodes, pods; not custom resources)."""
+    generation: bool = False
+    """`metadata.generation` goes up when something outside metadata and status changes."""
+    graceful: bool = False
+    """Deleted in two steps: marked with a grace period, removed by the kubelet."""
+    immutable: tuple[str, ...] = ()
+    """Top-level fields that may not change once they are there."""
+    validate: Callable[[Object], None] | None = None
+    """Raises ApiFailure 422 on an object that the schema refuses."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __hash__(self) -> int:
+        return hash((self.group, self.plural))
+
+
+def _valid_node_runtime(obj: Object) -> None:
+    name = obj["metadata"]["name"]
+    if len(name) > names.RUNTIME_NAME_MAX:
+        raise invalid(f"{names.KIND} {name!r}: name is longer than {names.RUNTIME_NAME_MAX} characters")
+    try:
+        msgspec.convert(obj, NodeRuntime)
+    except msgspec.ValidationError as error:
+        raise invalid(f"{names.KIND} {name!r}: {error}") from error
+
+
+KINDS = (
+    Kind("", "v1", "namespaces", "Namespace", namespaced=False),
+    Kind("", "v1", "nodes", "Node", namespaced=False, status=True, status_metadata=True),
+    Kind(
+        "",
+        "v1",
+        "pods",
+        "Pod",
+        namespaced=True,
+        status=True,
+        status_metadata=True,
+        generation=True,
+        graceful=True,
+        immutable=("spec",),
+    ),
+    Kind("", "v1", "configmaps", "ConfigMap", namespaced=True),
+    Kind("", "v1", "events", "Event", namespaced=True),
+    Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
+    Kind("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, status=True, generation=True),
+    Kind("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True, immutable=("data",)),
+    Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
+    Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
+    Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False, immutable=("handler",)),
+    Kind(
+        names.GROUP,
+        names.VERSION,
+        names.PLURAL,
+        names.KIND,
+        namespaced=False,
+        status=True,
+        generation=True,
+        validate=_valid_node_runtime,
+    ),
+)
+
+_BY_PATH: Mapping[tuple[str, str, str], Kind] = {(k.group, k.version, k.plural): k for k in KINDS}
+
+
+def find(group: str, version: str, plural: str) -> Kind | None:
+    """The kind that is served there, None when there is none."""
+    return _BY_PATH.get((group, version, plural))
+
+
+def named(kind: str, group: str = "") -> Kind:
+    """The kind of that name. Raises KeyError."""
+    for known in KINDS:
+        if known.kind == kind and known.group == group:
+            return known
+    raise KeyError(f"{group}/{kind}")
+
+
+NODES = named("Node")
+PODS = named("Pod")
+LEASES = named("Lease", "coordination.k8s.io")
+DAEMONSETS = named("DaemonSet", "apps")
+NODERUNTIMES = named(names.KIND, names.GROUP)
+RUNTIMECLASSES = named("RuntimeClass", "node.k8s.io")
+CONTROLLERREVISIONS = named("ControllerRevision", "apps")
+EVENTS = named("Event", "events.k8s.io")

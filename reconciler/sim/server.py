@@ -1,0 +1,241 @@
+"""The API server without a wire: a request in, an answer or a watch out.
+
+Two front ends speak to it: `sim.http` over a socket and `sim.memory` in process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from reconciler.api.clock import Clock
+from reconciler.kube.transport import JSON, Response
+from reconciler.sim import patching
+from reconciler.sim.failures import ApiFailure, bad_request, expired, not_found
+from reconciler.sim.kinds import Kind, Object
+from reconciler.sim.requests import Filter, Request, Target, target
+from reconciler.sim.store import Event, Key, Record, Store
+from reconciler.sim.writes import Writer
+
+AUDIT_LENGTH = 200_000
+"""Requests kept for whoever wants to count them."""
+WATCH_SECONDS = 1800.0
+"""Of a watch that names no `timeoutSeconds`: the API server's `--min-request-timeout`."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One request that was answered."""
+
+    user: str
+    method: str
+    target: Target
+    status: int
+    time: float
+    """Monotonic seconds."""
+
+
+class Dropped(Exception):
+    """The connection breaks: the client gets no answer, and does not know what was done."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What befalls one request, in this order."""
+
+    delay: float = 0.0
+    """Seconds before anything is done."""
+    failure: ApiFailure | None = None
+    """Answered instead of doing it."""
+    drop_before: bool = False
+    drop_after: bool = False
+
+
+@dataclass
+class Knobs:
+    """How the server behaves where the real one may behave either way."""
+
+    bookmark_seconds: float = 30.0
+    expired_in_stream: bool = True
+    """A watch from a compacted version: an ERROR event in a good stream, or else a plain 410."""
+    trouble: Callable[[Request], Trouble | None] = lambda request: None
+
+
+class Served:
+    """An answered watch: its status, and pieces that come until it ends. A refused one has its Status as one piece."""
+
+    def __init__(self, status: int, chunks: AsyncIterator[bytes]) -> None:
+        self.status = status
+        self.chunks = chunks
+
+
+class ApiServer:
+    """Raises Dropped where the client is to see its connection break."""
+
+    def __init__(self, *, clock: Clock, rng: random.Random, history: int = 50_000, knobs: Knobs | None = None) -> None:
+        self.store = Store(history=history)
+        self.knobs = knobs or Knobs()
+        self.audit: deque[Audit] = deque(maxlen=AUDIT_LENGTH)
+        self._writer = Writer(self.store, clock=clock, rng=rng)
+        self._generation = 0
+        """Of watches; those of an older one are broken."""
+
+    # --- requests ---
+
+    async def handle(self, request: Request) -> Response:
+        """Anything but a watch."""
+        trouble = self.knobs.trouble(request) or Trouble()
+        if trouble.delay:
+            await asyncio.sleep(trouble.delay)
+        if trouble.drop_before:
+            raise Dropped(f"{request.method} {request.path}: dropped before it was done")
+        try:
+            if trouble.failure is not None:
+                raise trouble.failure
+            response = self.answer(request)
+        except ApiFailure as failure:
+            response = failure.response()
+        self._note(request, response.status)
+        if trouble.drop_after:
+            raise Dropped(f"{request.method} {request.path}: dropped after it was done")
+        return response
+
+    def answer(self, request: Request) -> Response:
+        """Do it, in one step. Raises ApiFailure."""
+        if request.path in ("/healthz", "/readyz", "/livez"):
+            return Response(200, {"content-type": "text/plain"}, b"ok")
+        if request.path == "/version":
+            return _json({"major": "1", "minor": "34", "gitVersion": "v1.34.0+sim"})
+        goal = target(request.path)
+        match request.method, bool(goal.name):
+            case "GET", True:
+                return _raw(self._get(goal))
+            case "GET", False:
+                return self._list(goal, request)
+            case "POST", False:
+                return _raw(self._writer.create(goal.kind, goal.namespace, _object(request)), 201)
+            case "PUT", True:
+                body = _object(request)
+                return _raw(self._writer.update(goal.kind, _key(goal), goal.subresource, lambda old: body))
+            case "PATCH", True:
+                return _raw(self._patch(goal, request))
+            case "DELETE", True:
+                return _raw(self._writer.delete(goal.kind, _key(goal), request.json() if request.body else {}))
+        raise ApiFailure(405, "MethodNotAllowed", f"{request.method} is not offered on {request.path}")
+
+    async def watch(self, request: Request) -> Served:
+        """Begin a watch; its end is the end of the chunks."""
+        trouble = self.knobs.trouble(request) or Trouble()
+        if trouble.delay:
+            await asyncio.sleep(trouble.delay)
+        if trouble.drop_before or trouble.drop_after:
+            raise Dropped(f"watch {request.path}: dropped")
+        try:
+            if trouble.failure is not None:
+                raise trouble.failure
+            return self._begin(request)
+        except ApiFailure as failure:
+            self._note(request, failure.status)
+            return Served(failure.status, _once(msgspec.json.encode(failure.body())))
+
+    def break_watches(self) -> None:
+        """Cut every watch that is open now, as a restart of the server does."""
+        self._generation += 1
+        self.store.wake_all()
+
+    # --- the parts ---
+
+    def _get(self, goal: Target) -> Record:
+        record = self.store.get(goal.kind, _key(goal))
+        if record is None:
+            raise not_found(goal.kind.plural, goal.name)
+        return record
+
+    def _patch(self, goal: Target, request: Request) -> Record:
+        patch = request.json()
+
+        def change(old: Object) -> Object:
+            new: Object = patching.apply(old, patch, request.content_type)
+            return new
+
+        return self._writer.update(goal.kind, _key(goal), goal.subresource, change)
+
+    def _list(self, goal: Target, request: Request) -> Response:
+        chosen = Filter(goal.namespace, request.query)
+        version, after = self.store.version, None
+        if token := request.query.get("continue"):
+            version, after = _resume(token)
+        pairs = list(self.store.all(goal.kind)) if after is None else self.store.at(goal.kind, version)
+        limit = int(request.query.get("limit", "0"))
+        found = [(k, r) for k, r in pairs if (after is None or k > after) and chosen.holds(r.object)]
+        page = found[:limit] if limit else found
+        meta: dict[str, Any] = {"resourceVersion": str(version)}
+        if len(page) < len(found):
+            meta["continue"] = _token(version, page[-1][0])
+            meta["remainingItemCount"] = len(found) - len(page)
+        body = {"kind": f"{goal.kind.kind}List", "apiVersion": goal.kind.api_version, "metadata": meta}
+        return _json({**body, "items": [msgspec.Raw(record.raw) for _, record in page]})
+
+    def _begin(self, request: Request) -> Served:
+        goal = target(request.path)
+        chosen = Filter(goal.namespace, request.query)
+        asked = request.query.get("resourceVersion", "")
+        if asked and not asked.isdigit():
+            raise bad_request(f"resourceVersion {asked!r} is not a number")
+        fresh = asked in ("", "0")
+        version = self.store.version if fresh else int(asked)
+        try:
+            self.store.since(goal.kind, version)
+        except ApiFailure as failure:
+            if failure.status == 410 and not self.knobs.expired_in_stream:
+                raise
+            self._note(request, 200)
+            return Served(200, _once(_line("ERROR", msgspec.json.encode(failure.body()))))
+        seed = [r for _, r in self.store.all(goal.kind) if chosen.holds(r.object)] if fresh else []
+        self._note(request, 200)
+        return Served(200, self._follow(goal.kind, chosen, version, seed, request))
+
+    async def _follow(
+        self, kind: Kind, chosen: Filter, version: int, seed: list[Record], request: Request
+    ) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + float(request.query.get("timeoutSeconds") or WATCH_SECONDS)
+        bookmarks = request.query.get("allowWatchBookmarks", "") == "true"
+        generation = self._generation
+        wake = self.store.subscribe(kind)
+        try:
+            for record in seed:
+                yield _line("ADDED", record.raw)
+            while generation == self._generation and loop.time() < end:
+                wake.clear()
+                try:
+                    events = self.store.since(kind, version)
+                except ApiFailure as failure:  # compacted under a client that reads too slowly
+                    yield _line("ERROR", msgspec.json.encode(failure.body()))
+                    return
+                if lines := b"".join(filter(None, (_seen(chosen, event) for event in events))):
+                    yield lines
+                version = max(version, self.store.version) if not wake.is_set() else version
+                wait = min(self.knobs.bookmark_seconds, end - loop.time())
+                if not await _woken(wake, wait) and bookmarks:
+                    version = self.store.version
+                    yield _line("BOOKMARK", _bookmark(kind, version))
+        finally:
+            self.store.unsubscribe(kind, wake)
+
+    def _note(self, request: Request, status: int) -> None:
+        try:
+            goal = target(request.path)
+        except ApiFailure:
+            return
+        now = asyncio.get_running_loop().time()
+        method = "WATCH" if request.is_watch else request.method
+        self.audit.append(Audit(request.user, method, goal, status, now))
