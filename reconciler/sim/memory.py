@@ -1,87 +1,43 @@
-"""The in-memory transport: the same bytes as over HTTP, without a socket."""
+"""The in-memory transport: an API server in the same process, with no socket in between."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 
-import msgspec
-
-from reconciler.kube.transport import JSON, ByteStream, Response, TransportError
-from reconciler.sim.apiserver import ApiServer, StatusError, Target, Watcher, encode, parse_path
-
-BOOKMARK_EVERY = 60.0
-"""Seconds, as the real server does about."""
+from reconciler.kube.transport import JSON, Response, TransportError
+from reconciler.sim.requests import Request
+from reconciler.sim.server import ApiServer, Dropped
 
 
-def handle(
-    server: ApiServer, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str
-) -> tuple[int, dict[str, str], bytes]:
-    """One request that is not a watch: status, headers, body. Never raises for a bad request."""
-    try:
-        target = parse_path(path)
-        code, answer = _dispatch(server, method, target, query, body, content_type)
-    except StatusError as error:
-        headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
-        return error.code, {"content-type": JSON, **headers}, encode(error.body())
-    except msgspec.MsgspecError as error:
-        return 400, {"content-type": JSON}, encode(StatusError(400, "BadRequest", str(error)).body())
-    return code, {"content-type": JSON}, encode(answer)
+class MemoryStream:
+    """The body of one watch; iteration raises TransportError when the link is cut."""
 
+    def __init__(self, status: int, chunks: AsyncIterator[bytes], link: MemoryTransport) -> None:
+        self.status = status
+        self.headers: Mapping[str, str] = {"content-type": JSON}
+        self._chunks = chunks
+        self._link = link
 
-def _dispatch(
-    server: ApiServer, method: str, target: Target, query: Mapping[str, str], body: bytes | None, content_type: str
-) -> tuple[int, object]:
-    content = msgspec.json.decode(body) if body else {}
-    match method:
-        case "GET" if target.name:
-            return 200, server.get(target)
-        case "GET":
-            return 200, server.list(target, query)
-        case "POST":
-            return 201, server.create(target, content)
-        case "PUT":
-            return 200, server.replace(target, content)
-        case "PATCH":
-            return 200, server.patch(target, content, content_type)
-        case "DELETE":
-            return 200, server.delete(target, content)
-    raise StatusError(405, "MethodNotAllowed", f"{method} is not supported")
-
-
-async def watch_chunks(server: ApiServer, watcher: Watcher, timeout: float) -> AsyncIterator[bytes]:
-    """The lines of a watch, with bookmarks, until it ends or `timeout` seconds are over."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + timeout
-    next_mark = loop.time() + BOOKMARK_EVERY
-    try:
-        while loop.time() < end:
-            while watcher.queue:
-                event = watcher.queue.popleft()
-                if event is None:
-                    return
-                yield encode(event) + b"\n"
-            watcher.ready.clear()
-            wait = min(end, next_mark) - loop.time()
-            try:
-                async with asyncio.timeout(max(wait, 0)):
-                    await watcher.ready.wait()
-            except TimeoutError:
-                if loop.time() >= next_mark:
-                    server.bookmark(watcher)
-                    next_mark = loop.time() + BOOKMARK_EVERY
-    finally:
-        server.unwatch(watcher)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            self._link.check()
+            yield chunk
 
 
 class MemoryTransport:
-    """`latency` in seconds is what each exchange takes; `cut` makes the server unreachable."""
+    """`user` is who the server's audit says it was. `cut` breaks the link for this client alone."""
 
-    def __init__(self, server: ApiServer, *, latency: float = 0.001) -> None:
+    def __init__(self, server: ApiServer, *, user: str) -> None:
         self._server = server
-        self._latency = latency
+        self._user = user
         self.cut = False
+
+    def check(self) -> None:
+        """Raises TransportError while the link is cut."""
+        if self.cut:
+            raise TransportError("connection refused")
 
     async def request(
         self,
@@ -93,45 +49,30 @@ class MemoryTransport:
         content_type: str = JSON,
         timeout: float = 10.0,
     ) -> Response:
-        await asyncio.sleep(self._latency)
-        if self.cut:
-            raise TransportError(f"{method} {path}: connection refused")
-        status, headers, answer = handle(self._server, method, path, query or {}, body, content_type)
-        await asyncio.sleep(self._latency)
-        return Response(status, headers, answer)
+        self.check()
+        await asyncio.sleep(0)
+        request = Request(method, path, query or {}, body, content_type, self._user)
+        try:
+            async with asyncio.timeout(timeout):
+                response = await self._server.handle(request)
+        except (Dropped, TimeoutError) as error:
+            raise TransportError(str(error) or f"{method} {path}: no answer within {timeout} s") from error
+        self.check()
+        return response
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, timeout: float
-    ) -> AsyncIterator[ByteStream]:
-        await asyncio.sleep(self._latency)
-        if self.cut:
-            raise TransportError(f"GET {path}: connection refused")
-        asked = query or {}
+    ) -> AsyncGenerator[MemoryStream]:
+        self.check()
+        request = Request("GET", path, {**(query or {}), "watch": "true"}, user=self._user)
         try:
-            watcher = self._server.watch(parse_path(path), asked)
-        except StatusError as error:
-            yield _Stream(error.code, _one(encode(error.body())))
-            return
-        chunks = watch_chunks(self._server, watcher, float(asked.get("timeoutSeconds", "300")))
-        try:
-            yield _Stream(200, chunks)
-        finally:
-            self._server.unwatch(watcher)
+            async with asyncio.timeout(timeout):
+                served = await self._server.watch(request)
+        except (Dropped, TimeoutError) as error:
+            raise TransportError(str(error) or f"watch {path}: no answer within {timeout} s") from error
+        async with aclosing(served.chunks):
+            yield MemoryStream(served.status, served.chunks, self)
 
     async def close(self) -> None:
         """Nothing is held open."""
-
-
-async def _one(body: bytes) -> AsyncIterator[bytes]:
-    yield body
-
-
-class _Stream:
-    def __init__(self, status: int, chunks: AsyncIterator[bytes]) -> None:
-        self.status = status
-        self.headers: Mapping[str, str] = {"content-type": JSON}
-        self._chunks = chunks
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._chunks

@@ -9,8 +9,7 @@ import asyncio
 import base64
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ import msgspec
 from reconciler.api.clock import Clock
 from reconciler.kube.transport import JSON, Response
 from reconciler.sim import patching
-from reconciler.sim.failures import ApiFailure, bad_request, expired, not_found
+from reconciler.sim.failures import ApiFailure, bad_request, not_found
 from reconciler.sim.kinds import Kind, Object
 from reconciler.sim.requests import Filter, Request, Target, target
 from reconciler.sim.store import Event, Key, Record, Store
@@ -72,7 +71,7 @@ class Knobs:
 class Served:
     """An answered watch: its status, and pieces that come until it ends. A refused one has its Status as one piece."""
 
-    def __init__(self, status: int, chunks: AsyncIterator[bytes]) -> None:
+    def __init__(self, status: int, chunks: AsyncGenerator[bytes]) -> None:
         self.status = status
         self.chunks = chunks
 
@@ -205,7 +204,7 @@ class ApiServer:
 
     async def _follow(
         self, kind: Kind, chosen: Filter, version: int, seed: list[Record], request: Request
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
         end = loop.time() + float(request.query.get("timeoutSeconds") or WATCH_SECONDS)
         bookmarks = request.query.get("allowWatchBookmarks", "") == "true"
@@ -221,13 +220,12 @@ class ApiServer:
                 except ApiFailure as failure:  # compacted under a client that reads too slowly
                     yield _line("ERROR", msgspec.json.encode(failure.body()))
                     return
-                if lines := b"".join(filter(None, (_seen(chosen, event) for event in events))):
+                version = self.store.version
+                if lines := b"".join(_seen(chosen, event) for event in events):
                     yield lines
-                version = max(version, self.store.version) if not wake.is_set() else version
                 wait = min(self.knobs.bookmark_seconds, end - loop.time())
                 if not await _woken(wake, wait) and bookmarks:
-                    version = self.store.version
-                    yield _line("BOOKMARK", _bookmark(kind, version))
+                    yield _line("BOOKMARK", _bookmark(kind, self.store.version))
         finally:
             self.store.unsubscribe(kind, wake)
 
@@ -239,3 +237,66 @@ class ApiServer:
         now = asyncio.get_running_loop().time()
         method = "WATCH" if request.is_watch else request.method
         self.audit.append(Audit(request.user, method, goal, status, now))
+
+
+def _key(goal: Target) -> Key:
+    return (goal.namespace, goal.name)
+
+
+def _object(request: Request) -> Object:
+    body = request.json()
+    if not isinstance(body, dict):
+        raise bad_request("the body is not an object")
+    return body
+
+
+def _raw(record: Record, status: int = 200) -> Response:
+    return Response(status, {"content-type": JSON}, record.raw)
+
+
+def _json(body: Any) -> Response:
+    return Response(200, {"content-type": JSON}, msgspec.json.encode(body))
+
+
+def _line(kind: str, raw: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), raw)
+
+
+def _bookmark(kind: Kind, version: int) -> bytes:
+    meta = {"resourceVersion": str(version)}
+    return msgspec.json.encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta})
+
+
+def _seen(chosen: Filter, event: Event) -> bytes:
+    """The line of a watch: an object that comes into a selector is added, one that leaves it deleted."""
+    before = event.old is not None and chosen.holds(event.old.object)
+    after = event.new is not None and chosen.holds(event.new.object)
+    if event.new is None or not after:
+        return _line("DELETED", event.last.raw) if before else b""
+    return _line("MODIFIED" if before else "ADDED", event.new.raw)
+
+
+async def _woken(wake: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(max(seconds, 0)):
+            await wake.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _once(chunk: bytes) -> AsyncGenerator[bytes]:
+    yield chunk
+
+
+def _token(version: int, key: Key) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode([version, *key])).decode()
+
+
+def _resume(token: str) -> tuple[int, Key]:
+    """The version and the last key of the page before."""
+    try:
+        version, namespace, name = msgspec.json.decode(base64.urlsafe_b64decode(token), type=tuple[int, str, str])
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise bad_request("the continue token cannot be read") from error
+    return version, (namespace, name)
