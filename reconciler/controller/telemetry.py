@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
@@ -31,7 +32,7 @@ class Metrics(Protocol):
 class Telemetry:
     """`owner(name)` finds the NodeRuntime that an Event regards."""
 
-    def __init__(self, recorder: Recorder, metrics: Metrics, owners: OwnerOf) -> None:
+    def __init__(self, recorder: Recorder, metrics: Metrics, owners: Callable[[str], NodeRuntime | None]) -> None:
         self._recorder = recorder
         self._metrics = metrics
         self._owners = owners
@@ -82,7 +83,3 @@ class Telemetry:
                 "uid": owner.metadata.uid,
             }
             self._recorder.event(regarding, kind, reason, note, "Reconcile")
-
-
-class OwnerOf(Protocol):
-    def __call__(self, runtime: str) -> NodeRuntime | None: ...
