@@ -1,0 +1,84 @@
+"""Virtual time: an event loop that jumps to its next timer instead of waiting, and a wall clock that follows it.
+
+Threads run inline on that loop, so a run with the same seed does the same things in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""Wall time at the start of a virtual run."""
+
+
+class Stalled(Exception):
+    """Nothing is left that could ever wake the loop."""
+
+
+class VirtualClock:
+    """The `Clock` of a virtual loop. `jump` sets the wall clock off, as NTP or a person does."""
+
+    def __init__(self, start: datetime = EPOCH) -> None:
+        self._start = start
+        self.jump = timedelta()
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.monotonic()) + self.jump
+
+
+class _Selector(selectors.DefaultSelector):
+    """Never waits: what no file descriptor has now, time brings."""
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            raise Stalled("every task waits for something that nobody will do")
+        self.loop.advance(timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Time goes on only when there is nothing to do."""
+
+    def __init__(self) -> None:
+        selector = _Selector()
+        selector.loop = self
+        self._now = 0.0
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += max(seconds, 0.0)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Inline: a thread would run in real time."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 (it belongs to whoever awaits)
+            future.set_exception(error)
+        return future
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)
