@@ -65,7 +65,10 @@ class Unit:
 class Daemon:
     """One containerd. `jobs` go one after the other, as systemd does them."""
 
-    def __init__(self, root: Path, *, rng: random.Random, tasks: asyncio.TaskGroup) -> None:
+    tasks: asyncio.TaskGroup
+    """Of the machine since its last boot."""
+
+    def __init__(self, root: Path, *, rng: random.Random) -> None:
         self.root = root
         self.unit = Unit()
         self.phase = Phase.DOWN
@@ -81,7 +84,6 @@ class Daemon:
         """Set while there is no process."""
         self.down.set()
         self._rng = rng
-        self._tasks = tasks
         self._lock = asyncio.Lock()
         self._recent: deque[float] = deque()
         self._down_since: float | None = None
@@ -114,7 +116,7 @@ class Daemon:
         if self.phase is Phase.DOWN:
             return
         self._dead("activating", "auto-restart", result)
-        self._tasks.create_task(self._again(self._life))
+        self.tasks.create_task(self._again(self._life))
 
     def reset_failed(self) -> None:
         self._recent.clear()
@@ -125,11 +127,18 @@ class Daemon:
         """The machine loses power."""
         self._dead("inactive", "dead", "success")
         self._recent.clear()
+        self._listeners.clear()
+        self._lock = asyncio.Lock()
+        self.unit.job = False
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` at every change of the unit or of CRI; returns what stops that."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return lambda: self._forget(listener)
+
+    def _forget(self, listener: Callable[[], None]) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     @property
     def serving(self) -> bool:
@@ -164,7 +173,7 @@ class Daemon:
         await asyncio.sleep(self._rng.uniform(*self.start_seconds))
         if self.loaded.error:
             self._dead("activating", "auto-restart", "exit-code")
-            self._tasks.create_task(self._again(self._life))
+            self.tasks.create_task(self._again(self._life))
             return "failed"
         self.down.clear()
         self.phase = Phase.STARTING
@@ -172,7 +181,7 @@ class Daemon:
         self._socket().touch()
         self.unit.entered = _now()
         self._set("active", "running", "success")
-        self._tasks.create_task(self._initialise(self._life))
+        self.tasks.create_task(self._initialise(self._life))
         return "done"
 
     async def _initialise(self, life: int) -> None:

@@ -12,32 +12,23 @@ from reconciler.sim.server import ApiServer, Dropped
 
 
 class MemoryStream:
-    """The body of one watch; iteration raises TransportError when the link is cut."""
+    """The body of one watch."""
 
-    def __init__(self, status: int, chunks: AsyncIterator[bytes], link: MemoryTransport) -> None:
+    def __init__(self, status: int, chunks: AsyncIterator[bytes]) -> None:
         self.status = status
         self.headers: Mapping[str, str] = {"content-type": JSON}
         self._chunks = chunks
-        self._link = link
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._chunks:
-            self._link.check()
-            yield chunk
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._chunks
 
 
 class MemoryTransport:
-    """`user` is who the server's audit says it was. `cut` breaks the link for this client alone."""
+    """`user` is who the server's audit says it was."""
 
     def __init__(self, server: ApiServer, *, user: str) -> None:
         self._server = server
         self._user = user
-        self.cut = False
-
-    def check(self) -> None:
-        """Raises TransportError while the link is cut."""
-        if self.cut:
-            raise TransportError("connection refused")
 
     async def request(
         self,
@@ -49,22 +40,18 @@ class MemoryTransport:
         content_type: str = JSON,
         timeout: float = 10.0,
     ) -> Response:
-        self.check()
         await asyncio.sleep(0)
         request = Request(method, path, query or {}, body, content_type, self._user)
         try:
             async with asyncio.timeout(timeout):
-                response = await self._server.handle(request)
+                return await self._server.handle(request)
         except (Dropped, TimeoutError) as error:
             raise TransportError(str(error) or f"{method} {path}: no answer within {timeout} s") from error
-        self.check()
-        return response
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, timeout: float
     ) -> AsyncGenerator[MemoryStream]:
-        self.check()
         request = Request("GET", path, {**(query or {}), "watch": "true"}, user=self._user)
         try:
             async with asyncio.timeout(timeout):
@@ -72,7 +59,7 @@ class MemoryTransport:
         except (Dropped, TimeoutError) as error:
             raise TransportError(str(error) or f"watch {path}: no answer within {timeout} s") from error
         async with aclosing(served.chunks):
-            yield MemoryStream(served.status, served.chunks, self)
+            yield MemoryStream(served.status, served.chunks)
 
     async def close(self) -> None:
         """Nothing is held open."""

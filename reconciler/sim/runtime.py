@@ -114,6 +114,13 @@ class Runtime:
             case Phase.WITHOUT_CRI:
                 raise CriError(Code.UNIMPLEMENTED, "unknown service runtime.v1.RuntimeService", connection=False)
 
+    async def hook(self, behaviour: payload.Behaviour) -> None:
+        """Run a preStop hook in a container; a hook that restarts containerd breaks its own connection."""
+        if behaviour.restarts:
+            await self._host.restart_containerd("hook")
+            raise CriError(Code.UNAVAILABLE, "error reading from server: EOF", connection=True)
+        await asyncio.sleep(behaviour.seconds)
+
     async def unless_down(self, wait: Awaitable[object], timeout: float) -> None:
         """Wait for something that the daemon does; EOF when it dies meanwhile."""
         waiting = asyncio.ensure_future(wait)

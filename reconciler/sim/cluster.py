@@ -1,0 +1,190 @@
+"""A whole cluster: the API server, its nodes, controllers and agents, wired for one run.
+
+`async with running(Options(...)) as cluster` is the cluster being up; everything ends with the block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reconciler.api import names
+from reconciler.api.clock import Clock
+from reconciler.controller import Controller
+from reconciler.kube.client import Client
+from reconciler.kube.light import LightTransport
+from reconciler.kube.transport import Transport
+from reconciler.sim import http
+from reconciler.sim.link import Link
+from reconciler.sim.memory import MemoryTransport
+from reconciler.sim.node import Runnable, SimNode
+from reconciler.sim.server import ApiServer, Knobs
+
+log = logging.getLogger(__name__)
+
+RESTART_DELAY = 1.0
+"""Seconds until kubelet starts a killed controller again."""
+
+T = TypeVar("T")
+AgentFactory = Callable[[SimNode, Client], Runnable]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a cluster is made of. `seed` decides everything that is left to chance."""
+
+    root: Path
+    """Directory of the nodes' disks."""
+    clock: Clock
+    agent: AgentFactory | None
+    nodes: int = 3
+    seed: int = 1
+    controllers: int = 1
+    over_http: bool = False
+    """Clients speak HTTP over the loopback, else in memory."""
+    namespace: str = names.NAMESPACE
+    knobs: Knobs = field(default_factory=Knobs)
+
+
+class Replica:
+    """One replica of the controller, started again whenever it ends."""
+
+    def __init__(self, identity: str, cluster: Cluster) -> None:
+        self.identity = identity
+        self.controller: Controller | None = None
+        self.kills = 0
+        self._cluster = cluster
+        self._link = cluster.connect(f"controller:{identity}")
+        self._task: asyncio.Task[None] | None = None
+        self._life = 0
+
+    async def run(self) -> None:
+        while True:
+            self._life += 1
+            self._link.cut = False
+            options = self._cluster.options
+            self.controller = Controller(
+                Client(self._link, rng=self._cluster.rng),
+                clock=options.clock,
+                rng=self._cluster.rng,
+                namespace=options.namespace,
+                identity=f"{self.identity}-{self._life}",
+            )
+            self._task = asyncio.ensure_future(self.controller.run())
+            try:
+                await asyncio.wait({self._task})
+            finally:
+                self._task.cancel()
+            if not self._task.cancelled() and (error := self._task.exception()) is not None:
+                log.error("controller died", extra={"identity": self.identity}, exc_info=error)
+            await asyncio.sleep(RESTART_DELAY)
+
+    def kill(self) -> None:
+        """SIGKILL: it cannot give its Lease back."""
+        if self._task is not None:
+            self.kills += 1
+            self._link.cut = True
+            self._task.cancel()
+
+    @property
+    def leads(self) -> bool:
+        return self.controller is not None and self.controller.is_leader
+
+
+class Cluster:
+    """A running cluster. `admin` is a client with every right."""
+
+    def __init__(self, options: Options, server: ApiServer, url: str, tasks: asyncio.TaskGroup) -> None:
+        self.options = options
+        self.server = server
+        self.url = url
+        self.rng = random.Random(options.seed)
+        self.admin = Client(self.connect("admin"), rng=self.rng)
+        self.nodes: dict[str, SimNode] = {}
+        self.replicas: list[Replica] = []
+        self._tasks = tasks
+        self._own: set[asyncio.Task[Any]] = set()
+        self._machines: dict[str, asyncio.Task[None]] = {}
+
+    def connect(self, user: str) -> Link:
+        """A link to the API server for one client."""
+        inner: Transport = LightTransport(self.url, token=user) if self.url else MemoryTransport(self.server, user=user)
+        return Link(inner)
+
+    async def boot(self) -> None:
+        """Everything is switched on; returns when all machines are up."""
+        for number in range(1, self.options.nodes + 1):
+            self.add_node(f"node-{number}")
+        for number in range(1, self.options.controllers + 1):
+            replica = Replica(f"controller-{number}", self)
+            self.replicas.append(replica)
+            self.spawn(replica.run())
+        for node in self.nodes.values():
+            await node.up()
+
+    def add_node(self, name: str, **labels: str) -> SimNode:
+        """A new machine joins."""
+        node = SimNode(
+            name,
+            self.options.root / name,
+            connect=self.connect,
+            clock=self.options.clock,
+            rng=random.Random(f"{self.options.seed}/{name}"),
+            namespace=self.options.namespace,
+            agent=self.options.agent,
+            labels=labels,
+        )
+        self.nodes[name] = node
+        self.power_on(name)
+        return node
+
+    def power_on(self, name: str) -> None:
+        self._machines[name] = self.spawn(self.nodes[name].run())
+
+    async def power_off(self, name: str) -> None:
+        """The machine loses power: nothing of it goes on, its disk stays. Nobody tells the API server."""
+        node = self.nodes[name]
+        node.agent_link.cut = node.kubelet_link.cut = True
+        machine = self._machines[name]
+        machine.cancel()
+        await asyncio.wait({machine})
+        node.power_off()
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that ends with the cluster."""
+        task = self._tasks.create_task(work)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+        return task
+
+    async def shut_down(self) -> None:
+        """End every task; the machines first, so that nobody mourns a server that is gone."""
+        for task in [*self._own]:
+            task.cancel()
+        for node in self.nodes.values():
+            node.power_off()
+
+    @property
+    def leader(self) -> Replica | None:
+        return next((replica for replica in self.replicas if replica.leads), None)
+
+
+@asynccontextmanager
+async def running(options: Options) -> AsyncIterator[Cluster]:
+    """The cluster is up inside the block."""
+    server = ApiServer(clock=options.clock, rng=random.Random(f"{options.seed}/server"), knobs=options.knobs)
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(http.serve(server)) if options.over_http else ""
+        async with asyncio.TaskGroup() as tasks:
+            cluster = Cluster(options, server, url, tasks)
+            try:
+                await cluster.boot()
+                yield cluster
+            finally:
+                await cluster.shut_down()

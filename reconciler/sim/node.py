@@ -1,0 +1,284 @@
+"""One simulated machine: its disk, containerd, systemd, kubelet, and the agent that runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from reconciler.api import names
+from reconciler.api.clock import Clock, rfc3339
+from reconciler.kube.client import Client
+from reconciler.kube.errors import AlreadyExists, ApiError, TransportError
+from reconciler.kube.resources import NODES, PODS
+from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from reconciler.sim import deadman
+from reconciler.sim.containerd import Daemon
+from reconciler.sim.kubelet import Kubelet
+from reconciler.sim.life import Life, MortalCri, MortalSystemd
+from reconciler.sim.link import Link
+from reconciler.sim.runtime import VERSION, Runtime, SimCri
+from reconciler.sim.systemd import SimSystemd
+
+log = logging.getLogger(__name__)
+
+CONFIG = """\
+version = 2
+
+# kept by hand
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "registry.k8s.io/pause:3.10"
+
+[plugins."io.containerd.grpc.v1.cri".containerd]
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  SystemdCgroup = true
+"""
+"""/etc/containerd/config.toml of a fresh node, as kubeadm's documentation has it."""
+NOT_READY_AFTER = 30.0
+"""Seconds without CRI until kubelet says NotReady: measured 26 to 40."""
+STATUS_PERIOD = 1.0
+API_RETRY = 0.5
+AGENT_BACKOFF = 2.0
+"""Seconds until kubelet starts a crashed agent again."""
+
+
+class Runnable(Protocol):
+    async def run(self) -> None: ...
+
+
+class SimNode:
+    """`run` is the machine being on; `power_off` ends it, and a later `run` boots the same disk."""
+
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        *,
+        connect: Callable[[str], Link],
+        clock: Clock,
+        rng: random.Random,
+        namespace: str,
+        agent: Callable[[SimNode, Client], Runnable] | None,
+        labels: dict[str, str] | None = None,
+    ) -> None:
+        """`connect(user)` opens a link to the API server; `agent` makes the agent that runs here."""
+        self.name = name
+        self.root = root
+        self.namespace = namespace
+        self.clock = clock
+        self.rng = rng
+        self.labels = labels or {}
+        self.agent_link = connect(f"agent:{name}")
+        self.kubelet_link = connect(f"kubelet:{name}")
+        self.client = Client(self.kubelet_link, rng=rng)
+        self.machine_id = f"{rng.getrandbits(128):032x}"
+        self.boot_id = ""
+        self.agent: Runnable | None = None
+        self.agent_crashes = 0
+        self._make_agent = agent
+        self.life = Life()
+        self._on = asyncio.Event()
+        self.daemon = Daemon(root, rng=rng)
+        self.runtime = Runtime(self.daemon, host=self, clock=clock, rng=rng)
+        self.write_disk()
+
+    def write_disk(self) -> None:
+        """A fresh root."""
+        config = self.root / "etc/containerd/config.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(CONFIG)
+        (self.root / "opt").mkdir(exist_ok=True)
+        (self.root / "run/containerd").mkdir(parents=True, exist_ok=True)
+        (self.root / "var/lib").mkdir(parents=True, exist_ok=True)
+
+    async def run(self) -> None:
+        """From power on until cancelled."""
+        self.boot_id = f"{self.rng.getrandbits(128):032x}"
+        self.agent_link.cut = self.kubelet_link.cut = False
+        async with asyncio.TaskGroup() as tasks:
+            self.daemon.tasks = tasks
+            self._systemd = SimSystemd(self.daemon, tasks=tasks, fire=self._dead_man)
+            self.kubelet = Kubelet(self.client, self.name, self.runtime, clock=self.clock, rng=self.rng)
+            await self.daemon.start("boot")
+            await self._register()
+            tasks.create_task(self.kubelet.run())
+            tasks.create_task(self._status())
+            if self._make_agent is not None:
+                tasks.create_task(self._agent())
+            self._on.set()
+
+    async def up(self) -> None:
+        """Returns when the machine has booted."""
+        await self._on.wait()
+
+    def power_off(self) -> None:
+        """What a loss of power leaves: a disk, and no process. `run` has been cancelled before."""
+        self._on.clear()
+        self.life.ended.set()
+        self.daemon.power_off()
+        self.runtime.power_off()
+
+    # --- what payloads may do ---
+
+    async def restart_containerd(self, initiator: str) -> None:
+        await self.daemon.restart(initiator)
+
+    async def label(self, key: str, value: str) -> None:
+        await self._api(lambda: self.client.patch(NODES, self.name, {"metadata": {"labels": {key: value}}}))
+
+    # --- what faults may do ---
+
+    async def outage(self, seconds: float) -> None:
+        """containerd is stopped for a while, and started again by whoever stopped it."""
+        await self.daemon.stop()
+        await asyncio.sleep(seconds)
+        await self.daemon.start("fault")
+
+    def crash_agent(self) -> None:
+        """SIGKILL: nothing more of it reaches the API server."""
+        self.agent_crashes += 1
+        self.agent_link.cut = True
+        self.life.ended.set()
+
+    # --- what the agent gets ---
+
+    def cri(self) -> MortalCri:
+        """CRI for the agent's present life."""
+        return MortalCri(SimCri(self.runtime), self.life)
+
+    def systemd(self) -> MortalSystemd:
+        """The system bus for the agent's present life."""
+        return MortalSystemd(self._systemd, self.life)
+
+    # --- inside ---
+
+    async def _register(self) -> None:
+        meta = {"name": self.name, "labels": {"kubernetes.io/hostname": self.name, **self.labels}}
+        try:
+            await self._api(lambda: self.client.create(NODES, {"metadata": meta}))
+        except AlreadyExists:
+            log.debug("node is known", extra={"node": self.name})
+        info = {
+            "machineID": self.machine_id,
+            "bootID": self.boot_id,
+            "containerRuntimeVersion": f"containerd://{VERSION}",
+            "kubeletVersion": "v1.34.0",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        }
+        await self._patch_status({"nodeInfo": info, "conditions": [self._ready("True", "KubeletReady")]})
+
+    async def _status(self) -> None:
+        """NotReady after CRI has been away for long; Ready again as soon as it serves."""
+        ready, since = True, self._now()
+        while True:
+            await asyncio.sleep(STATUS_PERIOD)
+            if self.daemon.serving:
+                since = self._now()
+            now_ready = self._now() - since < NOT_READY_AFTER
+            if now_ready != ready:
+                ready = now_ready
+                condition = self._ready("True", "KubeletReady") if ready else self._ready("False", "KubeletNotReady")
+                await self._patch_status({"conditions": [condition]})
+
+    def _ready(self, status: str, reason: str) -> dict[str, Any]:
+        return {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "lastTransitionTime": rfc3339(self.clock.now()),
+        }
+
+    async def _patch_status(self, status: dict[str, Any]) -> None:
+        await self._api(
+            lambda: self.client.patch(
+                NODES, self.name, {"status": status}, subresource="status", content_type=STRATEGIC_MERGE_PATCH
+            )
+        )
+
+    async def _agent(self) -> None:
+        """What the agent's DaemonSet and kubelet do: its pod, Ready while it runs, started again after a crash."""
+        await self._agent_pod()
+        while self._make_agent is not None:
+            self.agent_link.cut = False
+            self.life = Life()
+            self.agent = self._make_agent(self, Client(self.agent_link, rng=self.rng))
+            await self._agent_ready("True")
+            await self._supervise(self.agent)
+            await self._agent_ready("False")
+            await asyncio.sleep(AGENT_BACKOFF)
+
+    async def _supervise(self, agent: Runnable) -> None:
+        """Until the agent ends, or is killed (and then nobody waits for it)."""
+        running = asyncio.ensure_future(agent.run())
+        killed = asyncio.ensure_future(self.life.ended.wait())
+        try:
+            await asyncio.wait({running, killed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            killed.cancel()
+            running.cancel()
+        if running.done() and not running.cancelled():
+            log.error("agent ended", extra={"node": self.name}, exc_info=running.exception())
+
+    @property
+    def _agent_pod_name(self) -> str:
+        return f"reconciler-agent-{self.name}"
+
+    async def _agent_pod(self) -> None:
+        body = {
+            "metadata": {
+                "name": self._agent_pod_name,
+                "labels": {names.COMPONENT_LABEL: names.COMPONENT_AGENT},
+            },
+            "spec": {"nodeName": self.name, "containers": [{"name": "agent", "image": "agent"}]},
+        }
+        try:
+            await self._api(lambda: self.client.create(PODS, body, self.namespace))
+        except AlreadyExists:
+            log.debug("agent pod is known", extra={"node": self.name})
+
+    async def _agent_ready(self, status: str) -> None:
+        condition = {"type": "Ready", "status": status, "lastTransitionTime": rfc3339(self.clock.now())}
+        body = {"status": {"phase": "Running", "conditions": [condition]}}
+        await self._api(
+            lambda: self.client.patch(
+                PODS,
+                self._agent_pod_name,
+                body,
+                self.namespace,
+                subresource="status",
+                content_type=MERGE_PATCH,
+            )
+        )
+
+    async def _api(self, call: Callable[[], Any]) -> None:
+        """Until the API server has answered."""
+        while True:
+            try:
+                await call()
+                return
+            except AlreadyExists:
+                raise
+            except (ApiError, TransportError) as error:
+                log.debug("kubelet cannot reach the API server", extra={"node": self.name, "error": str(error)})
+                await asyncio.sleep(API_RETRY)
+
+    async def _dead_man(self, argv: tuple[str, ...]) -> None:
+        """The transient service of the dead-man switch fired."""
+        log.warning("dead-man switch fired", extra={"node": self.name})
+        verbs = await asyncio.to_thread(deadman.run, self.root, argv)
+        if "reset-failed" in verbs:
+            self.daemon.reset_failed()
+        if "restart" in verbs:
+            await self.daemon.restart("dead-man")
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

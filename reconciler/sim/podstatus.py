@@ -1,0 +1,56 @@
+"""What a kubelet writes into `status` of a pod with one container."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from reconciler.sim.runtime import Process
+
+Status = dict[str, Any]
+
+
+def waiting_status(name: str, reason: str, message: str) -> Status:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": name, "ready": False, "state": state}]}
+
+
+def running_status(name: str, process: Process) -> Status:
+    started = _text(process.started)
+    state = {"running": {"startedAt": started}}
+    return {
+        "phase": "Running",
+        "startTime": started,
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [
+            {"name": name, "ready": True, "containerID": f"containerd://{process.id}", "state": state}
+        ],
+    }
+
+
+def ended_status(name: str, process: Process, start: str) -> Status:
+    code = process.exit_code
+    state = {
+        "terminated": {
+            "exitCode": code,
+            "reason": "Completed" if code == 0 else "Error",
+            "startedAt": _text(process.started),
+            "finishedAt": _text(process.finished),
+        }
+    }
+    status: Status = {
+        "phase": "Succeeded" if code == 0 else "Failed",
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [
+            {"name": name, "ready": False, "containerID": f"containerd://{process.id}", "state": state}
+        ],
+    }
+    return {**status, "startTime": start} if start else status
+
+
+def failed_status(reason: str, message: str) -> Status:
+    return {"phase": "Failed", "reason": reason, "message": message}
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
