@@ -73,7 +73,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 (it belongs to whoever awaits)
+        except Exception as error:
             future.set_exception(error)
         return future
 

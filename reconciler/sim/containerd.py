@@ -78,8 +78,7 @@ class Daemon:
         """Begin and end of every time that CRI did not serve."""
         self.start_seconds = (0.05, 0.25)
         """Least and most until READY, and the same again until CRI serves."""
-        self.hang = False
-        """CRI calls get no answer at all."""
+        self._hang = False
         self.down = asyncio.Event()
         """Set while there is no process."""
         self.down.set()
@@ -142,7 +141,28 @@ class Daemon:
 
     @property
     def serving(self) -> bool:
-        return self.phase is Phase.SERVING and not self.hang
+        return self.phase is Phase.SERVING and not self._hang
+
+    @property
+    def hang(self) -> bool:
+        """CRI calls get no answer at all."""
+        return self._hang
+
+    @hang.setter
+    def hang(self, value: bool) -> None:
+        self._hang = value
+        self._tell()
+
+    async def served(self) -> None:
+        """Returns when CRI serves."""
+        changed = asyncio.Event()
+        stop = self.on_change(changed.set)
+        try:
+            while not self.serving:
+                changed.clear()
+                await changed.wait()
+        finally:
+            stop()
 
     # --- inside ---
 

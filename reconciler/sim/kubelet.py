@@ -238,8 +238,7 @@ class Kubelet:
 
     async def _kill_again(self, worker: Worker) -> None:
         """Wait as a real kubelet does, or until it notices that somebody else has done it."""
-        while not self._runtime.daemon.serving:
-            await asyncio.sleep(0.5)
+        await self._runtime.daemon.served()
         patience = self._rng.uniform(*KILL_RETRY)
         while patience > 0:
             step = self._rng.uniform(*NOTICE)

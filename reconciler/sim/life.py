@@ -28,10 +28,11 @@ class Life:
 
 
 class MortalCri:
-    """`Cri` for one life."""
+    """`Cri` for one life. `stopped` is called at every stop that containerd has carried out."""
 
-    def __init__(self, inner: SimCri, life: Life) -> None:
+    def __init__(self, inner: SimCri, life: Life, *, stopped: Callable[[], None]) -> None:
         self._inner = inner
+        self._stopped = stopped
         self._life = life
 
     async def version(self, *, timeout: float) -> Version:
@@ -53,10 +54,12 @@ class MortalCri:
     async def stop_container(self, container_id: str, *, grace: float, timeout: float) -> None:
         await self._life.check()
         await self._inner.stop_container(container_id, grace=grace, timeout=timeout)
+        self._stopped()
 
     async def stop_sandbox(self, sandbox_id: str, *, timeout: float) -> None:
         await self._life.check()
         await self._inner.stop_sandbox(sandbox_id, timeout=timeout)
+        self._stopped()
 
     def close(self) -> None:
         self._inner.close()

@@ -83,6 +83,8 @@ class SimNode:
         self.boot_id = ""
         self.agent: Runnable | None = None
         self.agent_crashes = 0
+        self.stops = 0
+        """Containers and sandboxes that the agent has stopped through CRI."""
         self._make_agent = agent
         self.life = Life()
         self._on = asyncio.Event()
@@ -152,13 +154,16 @@ class SimNode:
 
     def cri(self) -> MortalCri:
         """CRI for the agent's present life."""
-        return MortalCri(SimCri(self.runtime), self.life)
+        return MortalCri(SimCri(self.runtime), self.life, stopped=self._stopped)
 
     def systemd(self) -> MortalSystemd:
         """The system bus for the agent's present life."""
         return MortalSystemd(self._systemd, self.life)
 
     # --- inside ---
+
+    def _stopped(self) -> None:
+        self.stops += 1
 
     async def _register(self) -> None:
         meta = {"name": self.name, "labels": {"kubernetes.io/hostname": self.name, **self.labels}}
