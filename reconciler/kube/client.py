@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from reconciler.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, TransportError, error_from
+from reconciler.kube.errors import ApiError, Gone, ServerError, TooManyRequests, TransportError, error_from
 from reconciler.kube.resources import AnyResource, Resource
 from reconciler.kube.transport import JSON, MERGE_PATCH, ByteStream, Response, Transport
 
@@ -68,7 +68,13 @@ class Client:
         found: list[msgspec.Raw] = []
         asked = {"limit": str(PAGE), **(query or {})}
         while True:
-            response = await self._send("GET", resource.path(namespace), query=asked, timeout=30.0)
+            try:
+                response = await self._send("GET", resource.path(namespace), query=asked, timeout=30.0)
+            except Gone:
+                if "continue" not in asked:
+                    raise
+                found, asked = [], {"limit": "0", **(query or {})}  # the pages expired while read: all at once
+                continue
             page = self._list.decode(response.body)
             found.extend(page.items or ())
             if not page.metadata.next:
@@ -192,7 +198,5 @@ def selectors(label_selector: str, field_selector: str) -> dict[str, str]:
 
 
 def _again(error: ApiError) -> bool:
-    if isinstance(error, NotFound):
-        return False
     refused = isinstance(error, TooManyRequests) or (isinstance(error, ServerError) and error.status == 503)
     return refused and (error.retry_after is None or error.retry_after <= RETRY_MAX)

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.api.clock import Clock
 from reconciler.kube.client import Client
-from reconciler.kube.errors import ApiError, TransportError
+from reconciler.kube.errors import ApiError, NotFound, TransportError
 from reconciler.kube.resources import EVENTS
 
 log = logging.getLogger(__name__)
@@ -19,10 +19,14 @@ QUEUE_MAX = 512
 """Events waiting to be written; when full the newest are dropped and counted in the log."""
 SERIES_WINDOW = 600.0
 """Seconds in which the same event is counted up instead of written anew."""
+SERIES_EVERY = 60.0
+"""Seconds between two writes of one series, after the first repeat: a loop must not become API load."""
 SERIES_MAX = 1024
 """Series remembered; the oldest are forgotten."""
 NOTE_MAX = 1024
 """Characters: the API server's limit."""
+NAME_MAX = 200
+"""Characters taken from the object's name: 253 are allowed, and a suffix follows."""
 
 
 @dataclass
@@ -31,6 +35,7 @@ class _Series:
     namespace: str
     count: int
     seen: float
+    written: float
 
 
 class Recorder:
@@ -66,14 +71,10 @@ class Recorder:
         now, moment = self._clock.monotonic(), self._clock.now().isoformat(timespec="microseconds")
         moment = moment.replace("+00:00", "Z")
         series = self._series.get(key)
-        if series is not None and now - series.seen < SERIES_WINDOW:
-            series.count += 1
-            series.seen = now
-            patch = {"series": {"count": series.count, "lastObservedTime": moment}}
-            await self._client.patch(EVENTS, series.name, patch, series.namespace)
+        if series is not None and now - series.seen < SERIES_WINDOW and await self._repeat(series, now, moment):
             return
         namespace = item["regarding"].get("namespace") or "default"
-        name = f"{item['regarding']['name']}.{key}.{int(self._clock.now().timestamp() * 1000):x}"
+        name = f"{item['regarding']['name'][:NAME_MAX]}.{key}.{int(self._clock.now().timestamp() * 1000):x}"
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -85,6 +86,20 @@ class Recorder:
         }
         await self._client.create(EVENTS, body, namespace)
         self._series.pop(key, None)
-        self._series[key] = _Series(name, namespace, 1, now)
+        self._series[key] = _Series(name, namespace, 1, now, now)
         if len(self._series) > SERIES_MAX:
             del self._series[next(iter(self._series))]
+
+    async def _repeat(self, series: _Series, now: float, moment: str) -> bool:
+        """Count up; False when the Event has expired meanwhile, so that a new one is due."""
+        series.count += 1
+        series.seen = now
+        if series.count > 2 and now - series.written < SERIES_EVERY:
+            return True
+        patch = {"series": {"count": series.count, "lastObservedTime": moment}}
+        try:
+            await self._client.patch(EVENTS, series.name, patch, series.namespace)
+        except NotFound:
+            return False
+        series.written = now
+        return True

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -29,6 +30,8 @@ Handler = Callable[[str, Any, Any, bool], None]
 
 LINE_MAX = 8 << 20
 """Bytes of one watch event; the API server's own limit for an object is 3 MiB (as JSON)."""
+REFUSAL = 10.0
+"""Seconds in which the text of a refused watch must be through."""
 YIELD_EVERY = 200
 """Objects handled in one go before the event loop is let breathe."""
 
@@ -117,16 +120,16 @@ class Informer(Generic[T]):
     async def _list(self) -> Input:
         try:
             items, version = await self._client.raw_list(self._resource, self._namespace, query=self._query)
+            await self._replace(items, version)
         except (ApiError, TransportError, msgspec.MsgspecError) as error:
             log.warning("list failed", extra={"resource": self._resource.plural, "error": str(error)})
             return Input.LIST_FAILED
         self._version = version
-        await self._replace(items)
         self.last_activity = self._clock.monotonic()
         self.synced.set()
         return Input.LISTED
 
-    async def _replace(self, items: list[msgspec.Raw]) -> None:
+    async def _replace(self, items: list[msgspec.Raw], version: str) -> None:
         gone = self.store.keys()
         initial = not self.synced.is_set()
         for count, raw in enumerate(items):
@@ -141,8 +144,11 @@ class Informer(Generic[T]):
             if old is not None and old.metadata.uid == obj.metadata.uid and version_of(old) >= version_of(obj):
                 continue
             self._put(obj, initial)
-        for key in gone:
-            self._remove(key)
+        listed = int(version) if version.isdigit() else 0
+        for name, namespace in ((key[1], key[0]) for key in gone):
+            old = self.store.get(name, namespace)
+            if old is not None and version_of(old) <= listed:  # newer: our own write, made after the list was
+                self._remove((namespace, name))
 
     # --- watch ---
 
@@ -158,8 +164,9 @@ class Informer(Generic[T]):
         try:
             async with self._client.watch(self._resource, self._namespace, query) as stream:
                 await self._refused(stream)
-                async for line in _lines(stream):
-                    self._handle(line)
+                async with aclosing(_lines(stream)) as lines:
+                    async for line in lines:
+                        self._handle(line)
         except (Expired, Gone) as error:
             if self._metrics is not None:
                 self._metrics.relist(self._resource.plural, "expired")
@@ -173,7 +180,8 @@ class Informer(Generic[T]):
     async def _refused(self, stream: ByteStream) -> None:
         if stream.status < 400:
             return
-        body = b"".join([chunk async for chunk in stream])
+        async with asyncio.timeout(REFUSAL):
+            body = b"".join([chunk async for chunk in stream])
         status = _Status(message=body[:200].decode(errors="replace"))
         try:
             status = msgspec.json.decode(body, type=_Status)
@@ -246,7 +254,7 @@ class Informer(Generic[T]):
         return (meta.namespace, meta.name)
 
 
-async def _lines(stream: ByteStream) -> AsyncIterator[bytes]:
+async def _lines(stream: ByteStream) -> AsyncGenerator[bytes, None]:
     """The lines of a stream. Raises TimeoutError when it is silent for too long."""
     buffer = bytearray()
     chunks = aiter(stream)

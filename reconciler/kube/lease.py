@@ -51,23 +51,29 @@ class Elector:
         self._seen: tuple[str, float] | None = None
         """The Lease's version, and when it was first seen."""
         self._held: Lease | None = None
-        self.is_leader = False
+        self._leading = False
+        self._renewed = 0.0
+        """When the last good renewal was sent, monotonic."""
+
+    @property
+    def is_leader(self) -> bool:
+        """False as soon as the deadline is over, even before anything could be cancelled (a stopped process)."""
+        return self._leading and self._clock.monotonic() < self._renewed + self._renew_deadline
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Campaign, lead, campaign again after a loss. On a clean stop the Lease is given back."""
         try:
             while True:
-                renewed = await self._campaign()
-                await self._lead(lead, renewed)
+                self._renewed = await self._campaign()
+                await self._lead(lead)
         finally:
-            self.is_leader = False
             if self._held is not None:
                 await asyncio.shield(self._release())
 
     async def _campaign(self) -> float:
         while True:
             sent = self._clock.monotonic()
-            if await self._try():
+            if await self._try(self._renew_deadline):
                 return sent
             await asyncio.sleep(self._pause())
 
@@ -77,51 +83,54 @@ class Elector:
         if self._seen is None:
             return normal
         left = self._seen[1] + self._duration - self._clock.monotonic()
-        return min(normal, max(left, 0.1))
+        return min(normal, left) if left > 0 else normal
 
-    async def _lead(self, lead: Callable[[], Awaitable[None]], renewed: float) -> None:
-        self.is_leader = True
+    async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
+        self._leading = True
         log.info("became leader", extra={"identity": self._identity})
         work = asyncio.ensure_future(lead())
-        renewing = asyncio.create_task(self._renew(renewed))
+        renewing = asyncio.create_task(self._renew())
         try:
             await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.is_leader = False
+            self._leading = False
             for task in (work, renewing):
                 task.cancel()
-            results = await asyncio.gather(work, renewing, return_exceptions=True)
+            failed, lost = await asyncio.gather(work, renewing, return_exceptions=True)
         log.info("leading ended", extra={"identity": self._identity})
-        failed = results[0]
-        if isinstance(failed, Exception):
-            raise failed
+        for error in (failed, lost):
+            if isinstance(error, Exception):
+                raise error
 
-    async def _renew(self, renewed: float) -> None:
+    async def _renew(self) -> None:
         """Return when the Lease is lost, or could not be renewed in time."""
         while True:
-            await asyncio.sleep(self._retry * (0.8 + 0.2 * self._rng.random()))
+            pause = self._retry * (0.8 + 0.2 * self._rng.random())
+            await asyncio.sleep(min(pause, max(self._left(), 0.0)))
             sent = self._clock.monotonic()
-            left = renewed + self._renew_deadline - sent
+            left = self._left()
             if left <= 0:
                 log.warning("lease not renewed in time")
                 self._held = None
                 return
-            try:
-                async with asyncio.timeout(left):
-                    good = await self._try()
-            except TimeoutError:
-                continue
-            if good:
-                renewed = sent
+            # half of the deadline at most: a connection that died silently leaves time for a second try
+            if await self._try(min(left, self._renew_deadline / 2)):
+                self._renewed = sent
             elif self._held is None:
+                log.warning("lease lost to another replica")
                 return
 
-    async def _try(self) -> bool:
+    def _left(self) -> float:
+        """Seconds until the deadline."""
+        return self._renewed + self._renew_deadline - self._clock.monotonic()
+
+    async def _try(self, timeout: float) -> bool:
         """One try to take or keep the Lease. `_held` is None afterwards when somebody else has it."""
         try:
-            return await self._take()
-        except (ApiError, TransportError) as error:
-            log.warning("lease cannot be reached", extra={"error": str(error)})
+            async with asyncio.timeout(timeout):
+                return await self._take()
+        except (ApiError, TransportError, TimeoutError) as error:
+            log.warning("lease cannot be reached", extra={"error": str(error) or f"no answer in {timeout:.1f} s"})
             return False
 
     async def _take(self) -> bool:

@@ -85,12 +85,14 @@ class LightTransport:
                 async with asyncio.timeout(timeout):
                     connection = await self._connect()
                     head = await connection.send("GET", path, query, None, JSON, await self._headers())
+                    if head.status_code == 401 and await self._read_token(force=True):
+                        connection.close()
+                        connection = await self._connect()
+                        head = await connection.send("GET", path, query, None, JSON, await self._headers())
             except TimeoutError as error:
                 raise TransportError(f"GET {path}: no answer within {timeout:.0f} s") from error
             except (OSError, h11.ProtocolError) as error:
                 raise TransportError(f"GET {path}: {error!r}") from error
-            if head.status_code == 401:
-                await self._read_token(force=True)
             yield _Stream(connection, head, path)
         finally:
             if connection is not None:

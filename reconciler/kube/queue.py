@@ -118,6 +118,11 @@ class WorkQueue(Generic[K]):
         """Its next failure backs off from the beginning."""
         self._failures.pop(key, None)
 
+    def at_work(self) -> list[float]:
+        """Seconds that each key under way has been worked on; the longest tells of a worker that hangs."""
+        now = _now()
+        return [now - begun for begun in self._working.values()]
+
     async def get(self) -> K:
         """The next key; the caller must call `done`. Raises ShutDown."""
         while True:

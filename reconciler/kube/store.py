@@ -16,6 +16,8 @@ class HasMeta(Protocol):
 
 T = TypeVar("T", bound=HasMeta)
 Key = tuple[str, str]
+GRAVES = 4096
+"""UIDs remembered after a removal; far more than writes that can be under way at once."""
 Indexer = Callable[[Any], Iterable[str]]
 
 
@@ -37,6 +39,8 @@ class Store(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._indexers = dict(indexers or {})
         self._index: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._indexers}
+        self._removed: dict[str, None] = {}
+        """UIDs of the latest removed objects, oldest first."""
 
     def get(self, name: str, namespace: str = "") -> T | None:
         return self._objects.get((namespace, name))
@@ -66,13 +70,18 @@ class Store(Generic[T]):
         old = self._objects.pop(key, None)
         if old is not None:
             self._unindex(key, old)
+            self._removed[old.metadata.uid] = None
+            if len(self._removed) > GRAVES:
+                del self._removed[next(iter(self._removed))]
         return old
 
     def list(self) -> builtins.list[T]:
         return [*self._objects.values()]
 
     def apply_write(self, obj: T) -> bool:
-        """Put the answer of a write in, unless the store has the same or a newer one already."""
+        """Put the answer of a write in, unless the store has the same or a newer one, or has seen its end."""
+        if obj.metadata.uid in self._removed:
+            return False
         old = self._objects.get(key_of(obj))
         if old is not None and old.metadata.uid == obj.metadata.uid and version_of(old) >= version_of(obj):
             return False
