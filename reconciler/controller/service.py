@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from metrics.controller import ControllerMetrics
-
 from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.api.meta import Node, Pod

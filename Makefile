@@ -1,0 +1,47 @@
+# Every target does its own set-up. `make test` and `make demo` need neither root nor Linux.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOOPS ?= 20
+STAMP := $(VENV)/.installed
+
+.PHONY: test lint demo hosts e2e lock proto clean
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest
+
+demo: $(STAMP)
+	$(BIN)/reconciler simulate --nodes 6 --loops 3 --seed 1
+
+# Linux and root: real containerd.
+hosts: $(STAMP)
+	$(BIN)/python -m pytest tests/hosts
+
+# Linux and root: two real nodes.
+e2e: $(STAMP)
+	$(BIN)/python -m tests.cluster --loops $(LOOPS)
+
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet pip-tools==7.6.2
+	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller -o requirements.lock pyproject.toml
+	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller --extra dev -o requirements-dev.lock pyproject.toml
+
+proto:
+	sh reconciler/cri/generate.sh
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,18 @@
+"""The command line: one file per command."""
+
+from __future__ import annotations
+
+import typer
+
+from reconciler.cli.controller import controller
+from reconciler.cli.manifests import manifests
+
+app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__)
+app.command()(controller)
+app.command()(manifests)
+
+
+@app.command()
+def agent() -> None:
+    """The node agent. (It is started before this command line is loaded; see `reconciler agent --help`.)"""
+    raise typer.Exit(2)
