@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -183,10 +183,8 @@ class Informer(Generic[T]):
         async with asyncio.timeout(REFUSAL):
             body = b"".join([chunk async for chunk in stream])
         status = _Status(message=body[:200].decode(errors="replace"))
-        try:
+        with suppress(msgspec.MsgspecError):  # not a Status: the text says what it was
             status = msgspec.json.decode(body, type=_Status)
-        except msgspec.MsgspecError:
-            pass  # not a Status: the text says what it was
         raise make(stream.status, status.reason, status.message)
 
     def _handle(self, line: bytes) -> None:

@@ -1,4 +1,7 @@
-"""Workers of a queue, with the contract of the field: done, again after t, an error backs off, a terminal one does not."""
+"""Workers of a queue: done, again after t, an error backs off, a terminal error does not.
+
+The contract of the field (controller-runtime).
+"""
 
 from __future__ import annotations
 
