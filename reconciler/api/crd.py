@@ -1,0 +1,110 @@
+"""The CustomResourceDefinition, made from the types of `reconciler.api.noderuntime`.
+
+A structural schema: no references, no unions with null. Maps of anything keep unknown fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.api import names
+from reconciler.api.noderuntime import NodeRuntimeSpec, NodeRuntimeStatus
+
+_KEPT = ("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "required")
+COLUMNS = (
+    ("Ready", "integer", ".status.nodes.ready"),
+    ("Nodes", "integer", ".status.nodes.total"),
+    ("Updating", "integer", ".status.nodes.updating"),
+    ("Failed", "integer", ".status.nodes.failed"),
+    ("Stuck", "integer", ".status.nodes.stuck"),
+    ("Status", "string", '.status.conditions[?(@.type=="Progressing")].reason'),
+    ("Age", "date", ".metadata.creationTimestamp"),
+)
+
+
+def definition() -> dict[str, Any]:
+    """The whole CRD as plain data."""
+    short = {"rule": f"size(self.metadata.name) <= {names.RUNTIME_NAME_MAX}"}
+    short["message"] = f"the name is part of pod names: at most {names.RUNTIME_NAME_MAX} characters"
+    schema = {
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": _schema(NodeRuntimeSpec),
+            "status": _schema(NodeRuntimeStatus),
+        },
+        "x-kubernetes-validations": [short],
+    }
+    columns = [{"name": name, "type": kind, "jsonPath": path} for name, kind, path in COLUMNS]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}"},
+        "spec": {
+            "group": names.GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": names.KIND,
+                "listKind": f"{names.KIND}List",
+                "plural": names.PLURAL,
+                "singular": names.KIND.lower(),
+                "shortNames": [names.SHORT_NAME],
+            },
+            "versions": [
+                {
+                    "name": names.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def as_yaml(document: dict[str, Any]) -> str:
+    """`document` as YAML: JSON is YAML, and needs no library."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _schema(kind: type[Any]) -> dict[str, Any]:
+    (root,), definitions = msgspec.json.schema_components([kind], ref_template="{name}")
+    return _structural(root, definitions)
+
+
+def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in node:
+        return _structural(definitions[node["$ref"]], definitions)
+    if "anyOf" in node:
+        return _union([n for n in node["anyOf"] if n.get("type") != "null"], definitions)
+    result = {key: node[key] for key in _KEPT if key in node}
+    if node.get("format") == "date-time":
+        result["format"] = "date-time"
+    if node.get("type") == "array":
+        result["items"] = _structural(node.get("items", {}), definitions)
+    if "properties" in node:
+        result["properties"] = {k: _structural(v, definitions) for k, v in node["properties"].items()}
+    elif node.get("type") == "object":
+        values = node.get("additionalProperties")
+        if isinstance(values, dict) and values:
+            result["additionalProperties"] = _structural(values, definitions)
+        else:
+            result["x-kubernetes-preserve-unknown-fields"] = True
+    if "enum" in result:
+        result.setdefault("type", "string")
+    if not result:
+        return {"x-kubernetes-preserve-unknown-fields": True}
+    return result
+
+
+def _union(members: list[dict[str, Any]], definitions: dict[str, Any]) -> dict[str, Any]:
+    if len(members) == 1:
+        return _structural(members[0], definitions)
+    return {"x-kubernetes-int-or-string": True}
