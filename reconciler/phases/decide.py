@@ -221,6 +221,11 @@ def _work(facts: Facts, state: NodeState, now: datetime) -> Decision:
 
 def _agent_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
     answer = facts.answer if _answered(facts, state) else None
+    sleeper = next((p for p in facts.pods if p.outcome in (Outcome.RUNNING, Outcome.PENDING) and not p.deleting), None)
+    if (
+        sleeper is not None and facts.serving
+    ):  # it signalled by a label, or the goal changed: the agent waits for its end
+        return EndPod(sleeper.uid, sleeper.stage, _grace(facts, sleeper))
     if answer is None:
         return _waiting(facts, state, now, "WaitingForAgent", f"waits for the agent's report on {state.stage}")
     if answer.result is WorkResult.DONE:
@@ -469,9 +474,12 @@ def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
             return EndPod(pod.uid, pod.stage, 0)
         if pod.outcome is Outcome.FAILED or (pod.outcome is Outcome.SUCCEEDED and pod.stage is not Stage.INSTALL):
             return _pod_ending(pod)
-        plan = facts.plans.get(pod.revision, Plan()).phases.get(pod.stage, PhasePlan())
-        return EndPod(pod.uid, pod.stage, plan.grace)
+        return EndPod(pod.uid, pod.stage, _grace(facts, pod))
     return None
+
+
+def _grace(facts: Facts, pod: PodFacts) -> int:
+    return facts.plans.get(pod.revision, Plan()).phases.get(pod.stage, PhasePlan()).grace
 
 
 def _pod_ending(pod: PodFacts) -> Wait:

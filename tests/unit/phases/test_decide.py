@@ -116,6 +116,12 @@ def test_an_answer_to_other_work_does_not_count(echo: dict[str, Any]) -> None:
     assert decision.reason == "WaitingForAgent"
 
 
+def test_a_payload_that_sleeps_on_is_ended_before_the_agent_begins() -> None:
+    sleeps = pod(Stage.INSTALL, Outcome.RUNNING)
+    configuring = state(Stage.CONFIGURE, pod="p1")
+    assert decide(facts(state=configuring, pods=(sleeps,)), T0) == EndPod("p1", Stage.INSTALL, 7)
+
+
 def test_entering_configure_again_asks_for_an_answer_of_its_own() -> None:
     old = answer(Stage.CONFIGURE, WorkResult.DONE, attempt=3)
     installed = pod(Stage.INSTALL, Outcome.SUCCEEDED)
