@@ -56,8 +56,8 @@ class Summary:
         return not self.problems
 
 
-def manifest(*, bake: int = 1, unavailable: int | str = 2, grace: int = 5, **phases: Any) -> dict[str, Any]:
-    """A NodeRuntime whose payload drops a binary, labels its node and sleeps, as kata-deploy does.
+def manifest(*, bake: int = 1, unavailable: int | str = 2, grace: int = 2, **phases: Any) -> dict[str, Any]:
+    """A NodeRuntime whose payload drops a binary, labels its node and sleeps, deaf to SIGTERM, as kata-deploy does.
 
     So its pods have to be killed, and a kill is where an outage of containerd hurts. `phases` replace ours.
     """
@@ -90,7 +90,7 @@ def phase(*arguments: str, done: str = "", grace: int = 5, hook: tuple[str, ...]
     }
     if done:
         key, _, value = done.partition("=")
-        body["args"] += [f"label={done}", "hang"]
+        body["args"] += [f"label={done}", "hang", "ignore-term"]
         body["completion"] = {"nodeLabel": {"key": key, "value": value}}
     if hook:
         body["lifecycle"] = {"preStop": {"exec": {"command": list(hook)}}}

@@ -1,0 +1,127 @@
+"""One run of `reconciler simulate`: a cluster, its faults, the judge, the loops, and what is shown of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import REGISTRY
+from rich.console import Console
+
+from metrics.controller import NodeCollector
+from metrics.exporter import Exporter
+from reconciler.api.clock import Clock, SystemClock
+from reconciler.controller import Controller
+from reconciler.sim import clock, view
+from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
+from reconciler.sim.faults import Injector
+from reconciler.sim.judge import Watcher
+from reconciler.sim.loops import Loops, manifest
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What was asked for on the command line."""
+
+    nodes: int
+    loops: int
+    faults: tuple[str, ...]
+    seed: int
+    pace: float
+    bake: int
+    max_unavailable: int | str
+    controllers: int
+    virtual_time: bool
+    """In memory, without the view, without /metrics."""
+    metrics_port: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of it."""
+
+    loops: Loops
+    injector: Injector
+    watcher: Watcher
+
+    @property
+    def clean(self) -> bool:
+        return self.loops.summary.clean and not self.watcher.broken
+
+
+def run(session: Session, agent: AgentFactory, console: Console) -> Ended:
+    """Run it to its end. Raises OSError when the port of /metrics is taken."""
+    if session.virtual_time:
+        return clock.run(_run(session, agent, console, clock.VirtualClock()))
+    return asyncio.run(_run(session, agent, console, SystemClock()))
+
+
+async def _run(session: Session, agent: AgentFactory, console: Console, time: Clock) -> Ended:
+    with tempfile.TemporaryDirectory(prefix="reconciler-sim-") as root:
+        options = Options(
+            root=Path(root),
+            clock=time,
+            agent=agent,
+            nodes=session.nodes,
+            seed=session.seed,
+            controllers=session.controllers,
+            over_http=not session.virtual_time,
+        )
+        async with running(options) as cluster:
+            if session.virtual_time:
+                return await _drive(session, cluster, console)
+            async with _metrics(session.metrics_port, cluster) as port:
+                console.print(f"metrics: http://{LOOPBACK}:{port}/metrics")
+                return await _drive(session, cluster, console)
+
+
+@asynccontextmanager
+async def _metrics(port: int, cluster: Cluster) -> AsyncIterator[int]:
+    """/metrics of everything in this process; gives the port."""
+
+    def leader() -> Controller | None:
+        return None if cluster.leader is None else cluster.leader.controller
+
+    def census() -> Mapping[str, Mapping[str, int]]:
+        controller = leader()
+        return {} if controller is None else controller.census()
+
+    def troubled() -> Mapping[str, tuple[int, int]]:
+        controller = leader()
+        return {} if controller is None else controller.troubled()
+
+    collector = NodeCollector(census, troubled)
+    REGISTRY.register(collector)
+    try:
+        async with Exporter(port, ready=lambda: True, host=LOOPBACK) as exporter:
+            yield exporter.port
+    finally:
+        REGISTRY.unregister(collector)
+
+
+async def _drive(session: Session, cluster: Cluster, console: Console) -> Ended:
+    loops = Loops(cluster, manifest(bake=session.bake, unavailable=session.max_unavailable))
+    watcher = Watcher(cluster)
+    injector = Injector(cluster, session.faults, random.Random(f"{session.seed}/faults"), pace=session.pace)
+    beside: list[asyncio.Task[Any]] = [
+        cluster.spawn(watcher.run()),
+        cluster.spawn(loops.watch_pods()),
+        cluster.spawn(injector.run()),
+    ]
+    if not session.virtual_time:
+        beside.append(cluster.spawn(view.show(cluster, loops, session.loops, console)))
+    try:
+        await loops.run(session.loops)
+    finally:
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
+    return Ended(loops, injector, watcher)

@@ -1,0 +1,56 @@
+"""Virtual time: hours pass at once, in order, and the same seed gives the same run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+
+from reconciler.sim import clock
+
+
+def test_an_hour_of_sleep_takes_no_time() -> None:
+    async def main() -> float:
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time()
+
+    begun = time.monotonic()
+    assert clock.run(main()) == 3600.0
+    assert time.monotonic() - begun < 5
+
+
+def test_the_wall_clock_follows_and_jumps_when_told() -> None:
+    async def main() -> tuple[str, str]:
+        wall = clock.VirtualClock()
+        await asyncio.sleep(60)
+        before = wall.now().isoformat()
+        wall.jump -= timedelta(hours=1)
+        return before, wall.now().isoformat()
+
+    assert clock.run(main()) == ("2026-01-01T00:01:00+00:00", "2025-12-31T23:01:00+00:00")
+
+
+def test_threads_run_inline() -> None:
+    async def main() -> tuple[str, float]:
+        answer = await asyncio.to_thread(lambda: "done")
+        return answer, asyncio.get_running_loop().time()
+
+    assert clock.run(main()) == ("done", 0.0)
+
+
+def test_an_error_of_a_thread_reaches_who_awaits_it() -> None:
+    async def main() -> None:
+        await asyncio.to_thread(int, "x")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        clock.run(main())
+
+
+def test_a_loop_that_nothing_can_wake_says_so() -> None:
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(clock.Stalled):
+        clock.run(main())
