@@ -61,7 +61,7 @@ class Exporter:
             writer.close()
 
     def _answer(self, line: str) -> tuple[str, str, bytes]:
-        path = (line.split(" ") + ["", ""])[1].split("?")[0]
+        path = [*line.split(" "), "", ""][1].split("?")[0]
         if path == "/metrics":
             return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self._registry)
         checks = {"/healthz": self._alive, "/readyz": self._ready}

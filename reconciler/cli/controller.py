@@ -14,9 +14,8 @@ from prometheus_client import REGISTRY
 
 from metrics.controller import NodeCollector
 from metrics.exporter import Exporter
-from reconciler.api import names
+from reconciler.api import logs, names
 from reconciler.api.clock import SystemClock
-from reconciler.cli import logs
 from reconciler.controller import Controller
 from reconciler.kube.client import Client
 from reconciler.kube.cluster import ConfigError, connect

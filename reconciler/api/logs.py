@@ -1,4 +1,4 @@
-"""Logs as one JSON object a line, for controller and CLI."""
+"""Logs as one JSON object a line."""
 
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+"""What an agent is made of; the simulation hands in others than a real node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.api import names
+from reconciler.api.clock import Clock
+from reconciler.cri.api import Cri
+from reconciler.hostconfig import HostConfig
+from reconciler.kube.client import Client
+from reconciler.systemd.api import Systemd
+
+SocketWatch = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
+"""`async with watch(changed):` calls `changed` whenever the socket may have come or gone."""
+
+
+class AgentMetrics(Protocol):
+    """What an agent counts."""
+
+    def closed(self, reason: str) -> None: ...
+    def opened(self, seconds: float) -> None: ...
+    def waited(self, seconds: float) -> None: ...
+    def retried(self, reason: str) -> None: ...
+    def transaction(self, operation: str, outcome: str, reason: str, outage: float) -> None: ...
+    def killed(self, result: str) -> None: ...
+    def restarted(self, initiator: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deps:
+    node: str
+    client: Client
+    cri: Cri
+    systemd: Systemd
+    host: HostConfig
+    clock: Clock
+    rng: random.Random
+    metrics: AgentMetrics
+    watch: SocketWatch | None = None
+    boot: str = ""
+    """Kernel boot id."""
+    own_pod: str = ""
+    """UID of the agent's own pod: never stopped."""
+    namespace: str = names.NAMESPACE
+    unit: str = "containerd.service"

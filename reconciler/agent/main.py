@@ -1,0 +1,113 @@
+"""`reconciler agent`: the agent of the node it runs on. Started before the command line's libraries are loaded."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+from metrics.agent import Metrics
+from metrics.exporter import Exporter
+from reconciler.agent.daemon import NotFoundHere, find
+from reconciler.agent.deps import Deps
+from reconciler.agent.inotify import SocketDirectory
+from reconciler.agent.service import Agent
+from reconciler.api import names
+from reconciler.api.clock import SystemClock
+from reconciler.api.logs import setup
+from reconciler.cri.client import GrpcCri
+from reconciler.hostconfig import HostConfig
+from reconciler.kube.client import Client
+from reconciler.kube.light import LightTransport
+from reconciler.systemd.api import SystemdError
+from reconciler.systemd.client import DbusSystemd
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: list[str]) -> int:
+    """Exit status: 0 after SIGTERM, 2 for what a person must mend."""
+    parser = argparse.ArgumentParser(prog="reconciler agent", description=__doc__)
+    parser.add_argument("--node", default=os.environ.get("NODE_NAME", ""), help="name of this Node")
+    parser.add_argument("--host", type=Path, default=Path("/host"), help="where the host's / is mounted")
+    parser.add_argument("--socket", default=names.CONTAINERD_SOCKET, help="CRI socket, path on the host")
+    parser.add_argument("--unit", default="containerd.service")
+    parser.add_argument("--port", type=int, default=9441, help="port of /metrics, /healthz and /readyz")
+    parser.add_argument("--log-level", default="info")
+    options = parser.parse_args(argv)
+    setup(options.log_level)
+    if not options.node:
+        print("reconciler: no node name; set NODE_NAME or give --node", file=sys.stderr)
+        return 2
+    try:
+        transport = LightTransport.in_cluster()
+    except (KeyError, OSError) as error:
+        print(f"reconciler: not in a pod of a cluster ({error}); the agent runs as a DaemonSet", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(_serve(options, Client(transport)))
+    except (NotFoundHere, SystemdError) as error:
+        print(f"reconciler: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+async def _serve(options: argparse.Namespace, client: Client) -> None:
+    host: Path = options.host
+    socket = host / options.socket.lstrip("/")
+    systemd = DbusSystemd(f"unix:path={host}/run/dbus/system_bus_socket")
+    cri = GrpcCri(str(socket))
+    found = await find(systemd, options.unit, host)
+    clock = SystemClock()
+    engine = HostConfig(
+        host,
+        found.config,
+        found.version,
+        names.HOST_STATE_DIR,
+        systemd=systemd,
+        cri=cri,
+        unit=options.unit,
+        clock=clock,
+    )
+    boot = await asyncio.to_thread(Path("/proc/sys/kernel/random/boot_id").read_text)
+    agent = Agent(
+        Deps(
+            node=options.node,
+            client=client,
+            cri=cri,
+            systemd=systemd,
+            host=engine,
+            clock=clock,
+            rng=random.Random(),
+            metrics=Metrics(),
+            watch=SocketDirectory(socket),
+            boot=boot.strip(),
+            own_pod=os.environ.get("POD_UID", ""),
+            namespace=os.environ.get("POD_NAMESPACE", names.NAMESPACE),
+            unit=options.unit,
+        )
+    )
+    log.info("agent runs", extra={"node": options.node, "containerd": found.version, "config": found.config})
+    running = asyncio.ensure_future(agent.run())
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        agent.stop()
+        running.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        async with Exporter(options.port, ready=lambda: agent.ready):
+            await running
+    except asyncio.CancelledError:
+        log.info("agent ends")
+    finally:
+        await systemd.close()
+        cri.close()
+        await client.close()

@@ -1,0 +1,98 @@
+"""Knows at once whether containerd serves: inotify, unit signals, failed calls; a slow poll only as a net."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from reconciler.agent.deps import Deps
+from reconciler.barrier.barrier import RetryBarrier, State
+from reconciler.barrier.errors import ErrorClass, classify
+from reconciler.cri.api import CriError, Status
+from reconciler.systemd.api import SystemdError, UnitState
+
+log = logging.getLogger(__name__)
+
+NET = 5.0
+"""Seconds between looks when nothing was heard."""
+EAGER = 0.1
+"""Seconds between looks while it is closed and something may be coming."""
+CALL = 2.0
+"""Seconds that Version and Status may take."""
+
+
+class Probe:
+    """Keeps the barrier true. `look` may be called by whoever has just seen a reason to."""
+
+    def __init__(self, deps: Deps, barrier: RetryBarrier, changed: Callable[[], None]) -> None:
+        """`changed` is called when version, handlers or the unit's state have changed."""
+        self._deps = deps
+        self._barrier = barrier
+        self._changed = changed
+        self._nudge = asyncio.Event()
+        self.version = ""
+        self.status: Status | None = None
+        self.unit: UnitState | None = None
+        self._invocation = ""
+        barrier.listen(lambda state: self.nudge() if state is State.CLOSED else None)
+
+    def nudge(self) -> None:
+        """Something may have changed: look now."""
+        self._nudge.set()
+
+    async def run(self) -> None:
+        async with AsyncExitStack() as stack:
+            if self._deps.watch is not None:
+                await stack.enter_async_context(self._deps.watch(self.nudge))
+            stop = await self._deps.systemd.watch(self._deps.unit, self.nudge)
+            stack.push_async_callback(stop)
+            while True:
+                self._nudge.clear()
+                await self.look()
+                pause = NET if self._barrier.state is not State.CLOSED else EAGER
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._nudge.wait()
+                except TimeoutError:
+                    continue
+
+    async def look(self) -> None:
+        """Ask systemd and CRI, and set the barrier by their answers."""
+        before = (self.version, self.status, self.unit, self._barrier.state, self._barrier.reason)
+        await self._look()
+        if before != (self.version, self.status, self.unit, self._barrier.state, self._barrier.reason):
+            self._changed()
+
+    async def _look(self) -> None:
+        try:
+            self.unit = await self._deps.systemd.unit(self._deps.unit)
+        except SystemdError as error:
+            log.warning("systemd cannot be asked", extra={"error": str(error)})
+            self.unit = None
+        if self.unit is not None and self._invocation not in ("", self.unit.invocation_id):
+            self._barrier.close("ProcessChanged")
+            self._deps.cri.close()
+        try:
+            version = await self._deps.cri.version(timeout=CALL)
+            status = await self._deps.cri.status(timeout=CALL)
+        except CriError as error:
+            self._failed(error)
+            return
+        self.version, self.status = version.runtime_version, status
+        if self.unit is not None:
+            self._invocation = self.unit.invocation_id
+        self._barrier.open()
+
+    def _failed(self, error: CriError) -> None:
+        self.status = None
+        self._deps.cri.close()
+        if classify(error) is ErrorClass.TERMINAL:
+            self._barrier.fail("CRIMissing")
+        elif self.unit is not None and self.unit.active_state == "failed":
+            self._barrier.close("UnitFailed")
+        elif self.unit is not None and self.unit.active_state == "inactive":
+            self._barrier.close("StoppedByAdmin")
+        else:
+            self._barrier.close("Hung" if classify(error) is ErrorClass.HUNG else "NotServing")

@@ -1,0 +1,162 @@
+"""The agent's word to the controller: condition and report, in one patch, written only when the truth changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from reconciler.agent.deps import Deps
+from reconciler.agent.probe import Probe
+from reconciler.agent.work import Worker
+from reconciler.api import names
+from reconciler.api.clock import rfc3339
+from reconciler.api.meta import Condition, Node, condition
+from reconciler.api.node import Report, decode_report, encode
+from reconciler.barrier.barrier import RetryBarrier, State
+from reconciler.kube.errors import ApiError, TransportError
+from reconciler.kube.resources import NODES
+from reconciler.kube.transport import STRATEGIC_MERGE_PATCH
+
+log = logging.getLogger(__name__)
+
+RETRY = 1.0
+"""Seconds until a failed write is tried again, doubled up to RETRY_MAX, with jitter."""
+RETRY_MAX = 30.0
+
+_TEXT = {
+    State.OPEN: ("True", "Serving", "CRI answers Version and Status"),
+    State.FAILED: ("False", "CRIMissing", "containerd serves without its CRI plugin; its configuration is at fault"),
+}
+_CLOSED = {
+    "UnitFailed": "the unit has failed; see its journal",
+    "StoppedByAdmin": "the unit was stopped by a person; it is not started by us",
+    "Hung": "containerd does not answer",
+}
+
+
+class Reporter:
+    """`wake` when something may have changed; `run` writes."""
+
+    def __init__(
+        self, deps: Deps, barrier: RetryBarrier, probe: Probe, worker: Worker, *, ended: Callable[[], set[str]]
+    ) -> None:
+        self._deps = deps
+        self._barrier = barrier
+        self._probe = probe
+        self._worker = worker
+        self._ended = ended
+        self._nudge = asyncio.Event()
+        self._node: Node | None = None
+        self._handlers: tuple[str, ...] = ()
+        self.written = False
+        """Whether the Node says what is true; the agent is ready from then on."""
+
+    def see(self, node: Node) -> None:
+        self._node = node
+        self._nudge.set()
+
+    def wake(self) -> None:
+        self._nudge.set()
+
+    async def run(self) -> None:
+        delay = RETRY
+        while True:
+            self._nudge.clear()
+            try:
+                await self._write()
+                delay = RETRY
+                await self._nudge.wait()
+            except (ApiError, TransportError) as error:
+                log.warning("report not written", extra={"error": str(error)})
+                await asyncio.sleep(delay * (0.5 + self._deps.rng.random() / 2))
+                delay = min(delay * 2, RETRY_MAX)
+
+    async def _write(self) -> None:
+        node = self._node
+        if node is None:
+            return
+        journal = await asyncio.to_thread(self._deps.host.journal)
+        told = self._told(node)
+        report = self._report(told, journal)
+        serving = self._condition(node)
+        if report is None and serving is None:
+            self.written = True
+            return
+        patch: dict[str, Any] = {}
+        if serving is not None:
+            patch["status"] = {"conditions": [serving]}
+        if report is not None:
+            patch["metadata"] = {"annotations": {names.REPORT_ANNOTATION: encode(report)}}
+        answer = await self._deps.client.patch(
+            NODES,
+            node.metadata.name,
+            patch,
+            subresource="status",
+            content_type=STRATEGIC_MERGE_PATCH,
+            field_manager=names.AGENT_FIELD_MANAGER,
+        )
+        self._node = answer
+        self.written = True
+
+    @staticmethod
+    def _told(node: Node) -> Report | None:
+        text = node.metadata.annotations.get(names.REPORT_ANNOTATION, "")
+        try:
+            return decode_report(text) if text else None
+        except msgspec.MsgspecError:
+            return None
+
+    def _report(self, told: Report | None, journal: dict[str, str]) -> Report | None:
+        """The report that should be, or None when what was told still holds (leftovers of old work apart)."""
+        status = self._probe.status
+        if status is not None:
+            self._handlers = tuple(sorted(status.handlers))
+        elif not self._handlers and told is not None:
+            self._handlers = told.handlers
+        true = Report(
+            boot=self._deps.boot,
+            containerd=self._probe.version or (told.containerd if told else ""),
+            handlers=self._handlers,
+            work=dict(self._worker.answers),
+            ended=tuple(sorted(self._ended())),
+            journal=journal,
+        )
+        if told is None:
+            return true
+        same = (told.boot, told.containerd, told.handlers, told.journal) == (
+            true.boot,
+            true.containerd,
+            true.handlers,
+            true.journal,
+        )
+        news = set(true.ended) <= set(told.ended) and all(told.work.get(k) == v for k, v in true.work.items())
+        return None if same and news else true
+
+    def _condition(self, node: Node) -> dict[str, Any] | None:
+        """The condition that should be, or None when it is so already, or during a restart of our own."""
+        before = condition(node.status.conditions, names.SERVING_CONDITION)
+        if self._barrier.state is not State.OPEN and self._deps.host.busy and before is not None:
+            return None
+        status, reason, message = self._words()
+        if before is not None and (before.status, before.reason, before.message) == (status, reason, message):
+            return None
+        changed = before is None or before.status != status
+        moment = self._deps.clock.now() if changed else before.last_transition_time if before else None
+        true = Condition(type=names.SERVING_CONDITION, status=status, reason=reason, message=message)
+        body: dict[str, Any] = msgspec.to_builtins(true)
+        body["lastTransitionTime"] = rfc3339(moment or self._deps.clock.now())
+        body["lastHeartbeatTime"] = body["lastTransitionTime"]
+        return body
+
+    def _words(self) -> tuple[str, str, str]:
+        if self._barrier.state in _TEXT:
+            return _TEXT[self._barrier.state]
+        reason = self._barrier.reason
+        if reason in ("Starting",):
+            return "Unknown", reason, "the agent has just begun to look"
+        kept = reason if reason in _CLOSED else "NotServing"
+        return "False", kept, _CLOSED.get(reason, "CRI does not answer")

@@ -1,0 +1,82 @@
+"""The agent of one node: probe, worker, reporter, kill retrier and reviver on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from reconciler.agent.deps import Deps
+from reconciler.agent.kills import Kills
+from reconciler.agent.probe import Probe
+from reconciler.agent.reporting import Reporter
+from reconciler.agent.revive import Reviver
+from reconciler.agent.work import Worker
+from reconciler.api.meta import Node, Pod
+from reconciler.barrier.barrier import RetryBarrier, State
+from reconciler.hostconfig import HostConfigError
+from reconciler.kube.informer import Informer
+from reconciler.kube.resources import NODES, PODS
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """`run` goes on until it is cancelled; `stop` begins a clean end."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self.barrier = RetryBarrier(rng=deps.rng, metrics=deps.metrics)
+        self._nodes: Informer[Node] = Informer(
+            deps.client, NODES, clock=deps.clock, rng=deps.rng, field_selector=f"metadata.name={deps.node}"
+        )
+        self._pods: Informer[Pod] = Informer(
+            deps.client, PODS, clock=deps.clock, rng=deps.rng, field_selector=f"spec.nodeName={deps.node}"
+        )
+        self._probe = Probe(deps, self.barrier, self._host_changed)
+        self._worker = Worker(deps, self.barrier, self._probe, self._told)
+        self.kills = Kills(deps, self.barrier, self._pods.store, self._told)
+        self._reporter = Reporter(deps, self.barrier, self._probe, self._worker, ended=lambda: self.kills.ended)
+        self._reviver = Reviver(deps, self._probe)
+        self._nodes.add_handler(self._on_node)
+        self._pods.add_handler(self._on_pod)
+        self.barrier.listen(self._on_barrier)
+
+    @property
+    def ready(self) -> bool:
+        """Whether what the Node says of this machine can be believed."""
+        return self._reporter.written
+
+    async def run(self) -> None:
+        """First what a killed predecessor left in the journal is finished or rolled back."""
+        try:
+            for outcome in await self._deps.host.recover():
+                log.warning("recovered", extra={"outcome": outcome.verdict.value, "told": outcome.message})
+        except HostConfigError as error:
+            log.error("journal not recovered", extra={"error": str(error)})
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self._nodes, self._pods, self._probe, self._worker, self.kills, self._reporter, self._reviver):
+                tasks.create_task(part.run())
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._worker.stopping = True
+
+    def _on_node(self, kind: str, old: Any, new: Any, initial: bool) -> None:
+        if new is not None:
+            self._worker.see(new)
+            self._reporter.see(new)
+
+    def _on_pod(self, kind: str, old: Any, new: Any, initial: bool) -> None:
+        self.kills.nudge()
+        self._worker.nudge()
+
+    def _on_barrier(self, state: State) -> None:
+        self._reporter.wake()
+        self._worker.nudge()
+
+    def _host_changed(self) -> None:
+        self._reporter.wake()
+
+    def _told(self) -> None:
+        self._reporter.wake()

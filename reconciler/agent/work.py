@@ -1,0 +1,244 @@
+"""configure and unconfigure: what the Node's states ask of this agent, one piece at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from reconciler.agent.deps import Deps
+from reconciler.agent.probe import Probe
+from reconciler.api import names
+from reconciler.api.meta import Node
+from reconciler.api.node import AGENT_STAGES, NodeState, Stage, WorkReport, WorkResult, cut, decode_state
+from reconciler.api.noderuntime import RevisionData, WrittenBy, revision_name
+from reconciler.barrier.barrier import RetryBarrier
+from reconciler.cri.api import ContainerState, CriError, Sandbox
+from reconciler.hostconfig import Fence, HostConfigError, Outcome
+from reconciler.kube.errors import ApiError, NotFound, TransportError
+from reconciler.kube.resources import CONTROLLERREVISIONS, NODES
+
+log = logging.getLogger(__name__)
+
+RETRY = 1.0
+"""Seconds until work that waits is tried again, when nothing is heard before; doubled up to RETRY_MAX."""
+RETRY_MAX = 30.0
+CALL = 5.0
+
+
+class Stale(Exception):
+    """The Node does not ask for this work any more; nothing was changed."""
+
+
+class Wait(Exception):
+    """Not now; the reason is CamelCase."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Worker:
+    """Does the work of one node. `answers` is what the report says of it."""
+
+    def __init__(self, deps: Deps, barrier: RetryBarrier, probe: Probe, changed: Callable[[], None]) -> None:
+        self._deps = deps
+        self._barrier = barrier
+        self._probe = probe
+        self._changed = changed
+        self._nudge = asyncio.Event()
+        self._node: Node | None = None
+        self.answers: dict[str, WorkReport] = {}
+        self.stopping = False
+        """Nothing new is begun."""
+
+    def see(self, node: Node) -> None:
+        """The Node has changed."""
+        self._node = node
+        self._nudge.set()
+
+    def nudge(self) -> None:
+        """The host has changed: try again what waits."""
+        self._nudge.set()
+
+    async def run(self) -> None:
+        delay = RETRY
+        while True:
+            self._nudge.clear()
+            waiting = [await self._one(runtime, state) for runtime, state in self._asked()]
+            delay = min(delay * 2, RETRY_MAX) if any(waiting) else RETRY
+            try:
+                async with asyncio.timeout(delay if any(waiting) else None):
+                    await self._nudge.wait()
+            except TimeoutError:
+                continue
+
+    def _asked(self) -> Iterable[tuple[str, NodeState]]:
+        """Work that has no final answer yet."""
+        node = self._node
+        if node is None or self.stopping:
+            return
+        for key, text in sorted(node.metadata.annotations.items()):
+            if not key.startswith(names.STATE_ANNOTATION_PREFIX):
+                continue
+            runtime = key.removeprefix(names.STATE_ANNOTATION_PREFIX)
+            try:
+                state = decode_state(text)
+            except msgspec.MsgspecError:
+                continue  # the controller reports it
+            if state.stage in AGENT_STAGES and not self._answered(runtime, state):
+                yield runtime, state
+
+    def _answered(self, runtime: str, state: NodeState) -> bool:
+        answer = self.answers.get(runtime)
+        return answer is not None and answer.result is not WorkResult.WAITING and _same(answer, state)
+
+    async def _one(self, runtime: str, state: NodeState) -> bool:
+        """Whether it still waits."""
+        try:
+            answer = await self._do(runtime, state)
+        except Wait as wait:
+            answer = _answer(state, WorkResult.WAITING, wait.reason, wait.message)
+        except Stale:
+            return False
+        except CriError as error:
+            answer = _answer(state, WorkResult.WAITING, "ContainerdNotServing", str(error))
+        except (ApiError, TransportError) as error:
+            log.warning("work waits for the API server", extra={"runtime": runtime, "error": str(error)})
+            return True
+        except HostConfigError as error:
+            answer = _answer(state, WorkResult.WAITING, "HostConfig", str(error))
+        if self.answers.get(runtime) != answer:
+            self.answers[runtime] = answer
+            self._changed()
+        return answer.result is WorkResult.WAITING
+
+    async def _do(self, runtime: str, state: NodeState) -> WorkReport:
+        if state.stage is Stage.CONFIGURE:
+            return await self._configure(runtime, state)
+        return await self._unconfigure(runtime, state)
+
+    async def _configure(self, runtime: str, state: NodeState) -> WorkReport:
+        data = await self._revision(runtime, state)
+        await self._nothing_runs(state.pod)
+        if any(h.written_by is WrittenBy.AGENT for h in data.handlers) or data.snapshotters:
+            outcome = await self._deps.host.apply(runtime, state.uid, data, fence=self._fence(runtime, state))
+            self._count("configure", outcome)
+            if not outcome.good:
+                return _refused(state, outcome)
+        await self._probe.look()
+        status = self._probe.status
+        if status is None:
+            raise Wait("ContainerdNotServing", self._barrier.reason)
+        missing = sorted({h.name for h in data.handlers} - set(status.handlers))
+        if missing:
+            raise Wait(
+                "HandlerMissing", f"CRI does not serve {', '.join(missing)}; it serves {', '.join(status.handlers)}"
+            )
+        return _answer(state, WorkResult.DONE)
+
+    async def _unconfigure(self, runtime: str, state: NodeState) -> WorkReport:
+        await self._nothing_runs(state.pod)
+        if state.error is None or state.error.reason != "Force":
+            await self._nobody_uses(runtime, state)
+        outcome = await self._deps.host.remove(runtime, fence=self._fence(runtime, state))
+        self._count("unconfigure", outcome)
+        if not outcome.good:
+            return _refused(state, outcome)
+        await self._probe.look()
+        return _answer(state, WorkResult.DONE)
+
+    def _fence(self, runtime: str, state: NodeState) -> Fence:
+        """Right before the first write: the Node, read live, still asks for exactly this."""
+
+        async def check() -> None:
+            if self.stopping:
+                raise Stale
+            live = await self._deps.client.get(NODES, self._deps.node)
+            text = live.metadata.annotations.get(names.state_annotation(runtime), "")
+            try:
+                now = decode_state(text) if text else None
+            except msgspec.MsgspecError:
+                now = None
+            if now is None or _key(now) != _key(state):
+                raise Stale
+
+        return check
+
+    async def _revision(self, runtime: str, state: NodeState) -> RevisionData:
+        name = revision_name(runtime, state.target)
+        try:
+            kept = await self._deps.client.get(CONTROLLERREVISIONS, name, self._deps.namespace)
+        except NotFound as error:
+            raise Wait("RevisionMissing", f"ControllerRevision {name} is not there") from error
+        return msgspec.json.decode(bytes(kept.data), type=RevisionData)
+
+    async def _nothing_runs(self, uid: str) -> None:
+        """The payload's pod of the step before must be over in CRI; a finished one's sandbox is stopped here."""
+        if not uid:
+            return
+        try:
+            containers = await self._deps.cri.containers(timeout=CALL)
+            sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
+        except CriError:
+            if self._barrier.reason in ("CRIMissing", "UnitFailed", "NotServing"):
+                return  # configure and undo must work while CRI is down
+            raise
+        if any(c.pod_uid == uid and c.state in (ContainerState.RUNNING, ContainerState.CREATED) for c in containers):
+            raise Wait("PodStillRunning", f"a container of pod {uid} still runs")
+        for sandbox in sandboxes:
+            if sandbox.pod_uid == uid and sandbox.ready:
+                await self._deps.cri.stop_sandbox(sandbox.id, timeout=30)
+
+    async def _nobody_uses(self, runtime: str, state: NodeState) -> None:
+        try:
+            data = await self._revision(runtime, state)
+        except Wait:
+            return  # nobody knows its handlers any more
+        handlers = {h.name for h in data.handlers}
+        try:
+            sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
+        except CriError:
+            return  # CRI is down: unconfigure must work all the same
+        users = [s for s in sandboxes if s.ready and s.handler in handlers]
+        if users:
+            raise Wait("HandlerInUse", f"{len(users)} sandboxes use it, {_name(users[0])} among them")
+
+    def _count(self, operation: str, outcome: Outcome) -> None:
+        reason = "" if outcome.reason is None else outcome.reason.value
+        self._deps.metrics.transaction(operation, outcome.verdict.value, reason, outcome.outage)
+        if outcome.restarted:
+            self._deps.metrics.restarted("agent")
+
+
+def _refused(state: NodeState, outcome: Outcome) -> WorkReport:
+    reason = outcome.reason.value if outcome.reason is not None else "HostConfig"
+    result = WorkResult.FAILED if outcome.undone else WorkResult.WAITING
+    return _answer(state, result, reason, outcome.message)
+
+
+def _answer(state: NodeState, result: WorkResult, reason: str = "", message: str = "") -> WorkReport:
+    return WorkReport(
+        uid=state.uid,
+        stage=state.stage,
+        revision=state.target,
+        attempt=state.attempt,
+        result=result,
+        reason=reason,
+        message=cut(message),
+    )
+
+
+def _key(state: NodeState) -> tuple[str, Stage, str, int]:
+    return (state.uid, state.stage, state.target, state.attempt)
+
+
+def _same(answer: WorkReport, state: NodeState) -> bool:
+    return (answer.uid, answer.stage, answer.revision, answer.attempt) == _key(state)
+
+
+def _name(sandbox: Sandbox) -> str:
+    return f"{sandbox.namespace}/{sandbox.name}"
