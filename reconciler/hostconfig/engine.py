@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import posixpath
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from reconciler.api.clock import Clock, SystemClock
 from reconciler.api.noderuntime import RevisionData
-from reconciler.cri.api import Cri
-from reconciler.hostconfig.model import Findings, Outcome, Timing
-from reconciler.systemd.api import Systemd
+from reconciler.cri.api import Cri, CriError
+from reconciler.hostconfig import blocks, writing
+from reconciler.hostconfig.deadman import DeadMan
+from reconciler.hostconfig.distribution import refuse_unsupported
+from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.lock import host_lock
+from reconciler.hostconfig.model import Code, Findings, Outcome, Refused, Timing, Verdict
+from reconciler.hostconfig.planning import Plan, Snapshot, plan_apply, plan_remove
+from reconciler.hostconfig.proof import Prover
+from reconciler.hostconfig.repairing import plan_repair
+from reconciler.hostconfig.state import Held, Journal, Pending, State, pending_files
+from reconciler.hostconfig.transaction import Transaction
+from reconciler.hostconfig.version import parse, supported
+from reconciler.hostconfig.writing import Trace
+from reconciler.systemd.api import Systemd, SystemdError
 
 Fence = Callable[[], Awaitable[None]]
 """Awaited right before the first write; raises to abort with nothing changed."""
+
+T = TypeVar("T")
+
+STATE_DIR = "/var/lib/runtime-reconciler"
 
 
 class HostConfig:
@@ -29,22 +51,55 @@ class HostConfig:
         root: Path,
         config_path: str = "",
         version: str = "",
-        state_dir: str = "/var/lib/runtime-reconciler",
+        state_dir: str = STATE_DIR,
         *,
         systemd: Systemd | None = None,
         cri: Cri | None = None,
         unit: str = "containerd.service",
         clock: Clock | None = None,
         timing: Timing | None = None,
-        binary: str = "",
+        boot_id: Callable[[], str] | None = None,
+        trace: Trace = writing.nothing,
     ) -> None:
-        """`binary` (the caller's path) is asked to cross-check a candidate by `config dump`, when given."""
-        self._clock = clock or SystemClock()
-        raise NotImplementedError
+        """Raises Refused(UnsupportedVersion) on a `version` that cannot be read. `trace` sees every step."""
+        self._host = HostRoot(root)
+        self._config_path = config_path
+        self._version = parse(version)
+        self._state = State(self._host.local(state_dir), trace)
+        self._clock, self._timing, self._trace = clock or SystemClock(), timing or Timing(), trace
+        self._cri = cri
+        self._boot_id = boot_id or _kernel_boot_id
+        self._prover = self._dead_man = None
+        if systemd is not None:
+            self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace)
+            self._dead_man = DeadMan(systemd, self._host, self._state, state_dir, unit, trace)
+        self._busy = False
+
+    @property
+    def busy(self) -> bool:
+        """True between our stop of containerd and the proof (or undo): a planned outage."""
+        return self._busy
+
+    def check(self) -> Findings:
+        """Would the files on disk start and serve CRI, and which handlers. Blocking file reads; writes nothing.
+
+        Raises Refused(UnsupportedVersion).
+        """
+        supported(self._version)
+        snapshot = self._snapshot()
+        return snapshot.examine(snapshot.effective())
+
+    def journal(self) -> dict[str, str]:
+        """Runtimes that the host holds something of: name → UID of the NodeRuntime that asked for it."""
+        return {name: held.uid for name, held in self._state.load().runtimes.items()}
 
     def plan(self, name: str, data: RevisionData) -> Outcome:
         """What `apply` would do; writes nothing. Blocking file reads: call it in a thread."""
-        raise NotImplementedError
+        try:
+            plan = self._plan_apply(name, data)
+        except Refused as error:
+            return error.outcome()
+        return _described(plan, Outcome(Verdict.CHANGED if plan.files else Verdict.UNCHANGED))
 
     async def apply(self, name: str, uid: str, data: RevisionData, *, fence: Fence | None = None) -> Outcome:
         """Write the handlers of `data` for runtime `name`, restart once, prove; undo when proven bad.
@@ -54,29 +109,209 @@ class HostConfig:
         `broken` with `undone`: tried, proven bad, taken back (VerifyFailed). Exceptions of `fence` pass through.
         Cancellation: finishes or undoes first, then raises CancelledError.
         """
-        raise NotImplementedError
+        return await self._change("apply", name, uid, lambda: self._plan_apply(name, data), fence)
 
     async def remove(self, name: str, *, fence: Fence | None = None) -> Outcome:
         """Take out what was added for `name`; `unchanged` when there is nothing. Otherwise as `apply`."""
-        raise NotImplementedError
-
-    async def recover(self) -> list[Outcome]:
-        """Finish or roll back what a killed process left in the journal; call it at start. Also done before each change."""
-        raise NotImplementedError
-
-    def journal(self) -> dict[str, str]:
-        """Runtimes that the host holds something of: name → UID of the NodeRuntime that asked for it."""
-        raise NotImplementedError
-
-    @property
-    def busy(self) -> bool:
-        """True between our stop of containerd and the proof (or undo): a planned outage."""
-        raise NotImplementedError
-
-    def check(self) -> Findings:
-        """Would the files on disk start and serve CRI, and which handlers. Blocking file reads; writes nothing."""
-        raise NotImplementedError
+        return await self._change("remove", name, "", lambda: self._plan_remove(name), fence)
 
     async def repair(self) -> Outcome:
         """Mend what is known to be mendable (`Finding.repairable`); `unchanged` when there is nothing."""
-        raise NotImplementedError
+        outcome = await self._change("repair", "", "", self._plan_repair, None)
+        return replace(outcome, verdict=Verdict.REPAIRED) if outcome.verdict is Verdict.CHANGED else outcome
+
+    async def recover(self) -> list[Outcome]:
+        """Finish or roll back what a killed process left behind; call it at start. Also done before each change."""
+
+        async def work() -> list[Outcome]:
+            async with host_lock(self._state.lock, wait=self._timing.lock_wait):
+                return await self._recover()
+
+        try:
+            return await _to_its_end(work())
+        except Refused as error:
+            return [error.outcome()]
+
+    # One change
+
+    async def _change(
+        self, operation: str, name: str, uid: str, plan: Callable[[], Plan], fence: Fence | None
+    ) -> Outcome:
+        async def work() -> Outcome:
+            async with host_lock(self._state.lock, wait=self._timing.lock_wait):
+                await self._recover()
+                return await self._begin(operation, name, uid, plan(), fence)
+
+        try:
+            supported(self._version)
+            return await _to_its_end(work())
+        except Refused as error:
+            return error.outcome()
+
+    async def _begin(self, operation: str, name: str, uid: str, plan: Plan, fence: Fence | None) -> Outcome:
+        journal = self._state.load()
+        pending = await self._pending(operation, name, uid, plan, journal)
+        if not plan.files and not await self._stale(plan):
+            return await self._nothing_to_do(operation, name, uid, plan, journal, fence)
+        for file in plan.files:
+            writing.probe(self._host, file.path)
+        if fence is not None:
+            await fence()
+        self._state.keep(plan.files)
+        runtimes = dict(journal.runtimes)
+        if operation == "apply":
+            runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
+        journal = Journal(runtimes=runtimes, pending=pending)
+        self._state.save(journal)
+        outcome = await self._transaction().drive(journal, pending)
+        if not outcome.good:
+            return replace(outcome, findings=plan.now.findings)
+        return _described(plan, outcome)
+
+    async def _nothing_to_do(
+        self, operation: str, name: str, uid: str, plan: Plan, journal: Journal, fence: Fence | None
+    ) -> Outcome:
+        """The journal alone may have to follow: an adopted block, a removal of what somebody else took away."""
+        runtimes = dict(journal.runtimes)
+        if operation == "remove":
+            runtimes.pop(name, None)
+        elif operation == "apply" and plan.ours and self._holds(name):
+            runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
+        if runtimes != journal.runtimes:
+            if fence is not None:
+                await fence()
+            self._state.save(Journal(runtimes=runtimes))
+        return _described(plan, Outcome(Verdict.UNCHANGED))
+
+    def _holds(self, name: str) -> bool:
+        return any(blocks.get(file.data, name) for file in self._snapshot().effective().files)
+
+    async def _pending(self, operation: str, name: str, uid: str, plan: Plan, journal: Journal) -> Pending:
+        """The record of a change with what is served before it. Raises Refused when the daemon is not fit for it."""
+        pending = Pending(
+            operation=operation,
+            name=name,
+            uid=uid,
+            files=pending_files(plan.files),
+            ours=tuple(sorted(plan.ours)),
+            gone=tuple(sorted(plan.gone)),
+            handlers_before=plan.now.handlers,
+            default_runtime=plan.now.default_runtime,
+            sockets=plan.sockets,
+            boot=self._boot_id(),
+            previous=journal.runtimes.get(name),
+        )
+        if self._prover is None:
+            return pending
+        try:
+            state = await self._prover.settled()
+        except SystemdError as error:
+            raise Refused(Code.BUSY, f"systemd cannot be asked: {error}") from error
+        if operation == "apply" and state.active_state == "inactive" and state.result == "success":
+            raise Refused(Code.BUSY, "containerd was stopped by a person; it is not started for a change")
+        pending = msgspec.structs.replace(pending, invocation=state.invocation_id)
+        return await self._observed(operation, plan, pending)
+
+    async def _observed(self, operation: str, plan: Plan, pending: Pending) -> Pending:
+        if self._cri is None:
+            return pending
+        call = self._timing.call
+        try:
+            status = await self._cri.status(timeout=call)
+            sandboxes = await self._cri.sandboxes(timeout=call)
+        except CriError as error:
+            if operation == "apply":
+                raise Refused(Code.BUSY, f"CRI does not serve now: {error.message}") from error
+            return pending
+        if plan.now.serves and operation != "repair":
+            self._no_foreign_change(plan, frozenset(status.handlers))
+        ready = tuple(sorted(sandbox.id for sandbox in sandboxes if sandbox.ready))
+        return msgspec.structs.replace(pending, network_ready=status.network_ready, sandboxes=ready)
+
+    def _no_foreign_change(self, plan: Plan, running: frozenset[str]) -> None:
+        """Raises Refused: our restart would bring edits of others to life, and be blamed for them (design 6.2)."""
+        held = self._state.load().runtimes.values()
+        mine = plan.ours | plan.gone | {handler for one in held for handler in one.handlers}
+        disk = frozenset(plan.now.handlers)
+        if difference := (disk ^ running) - mine:
+            names = ", ".join(sorted(difference))
+            raise Refused(
+                Code.PENDING_FOREIGN_CHANGE, f"on disk and not in force, or the reverse: {names}", plan.now.findings
+            )
+
+    async def _stale(self, plan: Plan) -> bool:
+        """Files that need no edit, but a daemon that does not serve what they say of ours."""
+        if self._cri is None or self._prover is None or not plan.ours:
+            return False
+        try:
+            status = await self._cri.status(timeout=self._timing.call)
+        except CriError as error:
+            raise Refused(Code.BUSY, f"CRI does not serve now: {error.message}") from error
+        return not plan.ours <= set(status.handlers)
+
+    async def _recover(self) -> list[Outcome]:
+        journal = self._state.load()
+        if self._dead_man is not None:
+            await self._dead_man.disarm()
+        if journal.pending is None:
+            return []
+        return [await self._transaction().recover(journal, journal.pending)]
+
+    # Plans
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self._host, self._config_path, self._version)
+
+    def _plan_apply(self, name: str, data: RevisionData) -> Plan:
+        supported(self._version)
+        refuse_unsupported(self._host, self._config_path)
+        return plan_apply(self._snapshot(), name, data, self._held(name))
+
+    def _plan_remove(self, name: str) -> Plan:
+        return plan_remove(self._snapshot(), name, self._held(name))
+
+    def _held(self, name: str) -> tuple[str, ...] | None:
+        held = self._state.load().runtimes.get(name)
+        return None if held is None else held.handlers
+
+    def _plan_repair(self) -> Plan:
+        return plan_repair(self._snapshot())
+
+    def _transaction(self) -> Transaction:
+        return Transaction(
+            self._host,
+            self._state,
+            prover=self._prover,
+            dead_man=self._dead_man,
+            clock=self._clock,
+            timing=self._timing,
+            boot=self._boot_id(),
+            trace=self._trace,
+            planned_outage=self._set_busy,
+        )
+
+    def _set_busy(self, value: bool) -> None:
+        self._busy = value
+
+
+def _described(plan: Plan, outcome: Outcome) -> Outcome:
+    files = tuple(file.change() for file in sorted(plan.files, key=lambda file: posixpath.normpath(file.path)))
+    return replace(outcome, files=files, handlers=plan.then.handlers, findings=plan.then.findings)
+
+
+async def _to_its_end(work: Awaitable[T]) -> T:
+    """Await `work` even through a cancellation, which is raised after it: a change is finished or undone."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait({task})
+        raise
+
+
+def _kernel_boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

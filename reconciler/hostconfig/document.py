@@ -1,0 +1,60 @@
+"""Bytes of one configuration file → TOML document, and why it cannot be."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+from reconciler.hostconfig.model import Code, Finding
+
+BOM = b"\xef\xbb\xbf"
+LONE_COMMA = re.compile(rb"""^(\xef\xbb\xbf)?[ \t]*["']?imports["']?[ \t]*=[ \t]*\[([ \t]*,[^\]\n]*)\]""", re.MULTILINE)
+"""`imports = [ , ]` and `imports = [, "x"]`: what a well-known uninstaller leaves."""
+
+Document = dict[str, Any]
+
+
+class Unreadable(Exception):
+    """A file that is not TOML for us; `finding` says what and where."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+def parse(path: str, data: bytes, *, bom_allowed: bool) -> Document:
+    """Raises Unreadable. containerd 1.x accepts a byte order mark, later ones do not."""
+    if bom_allowed:
+        data = data.removeprefix(BOM)
+    try:
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Unreadable(Finding(Code.INVALID_TOML, path, f"{path}:{line}: not UTF-8", line)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise Unreadable(_why(path, data, str(error))) from error
+
+
+def _why(path: str, data: bytes, message: str) -> Finding:
+    found = re.search(r"line (\d+)", message)
+    line = int(found.group(1)) if found else None
+    if re.search(rb"^\s*\{\{.*\}\}", data, re.MULTILINE):
+        return Finding(Code.TEMPLATE_FILE, path, f"{path} is a Go template, not TOML", line)
+    repairable = bool(LONE_COMMA.search(data)) and _parses(LONE_COMMA.sub(mend_comma, data))
+    return Finding(Code.INVALID_TOML, path, f"{path}: {message}", line, repairable)
+
+
+def mend_comma(match: re.Match[bytes]) -> bytes:
+    """The import list without its leading commas."""
+    inner = match.group(2)
+    kept = re.sub(rb"^[ \t]*(,[ \t]*)+", b"", inner)
+    return match.group(0)[: match.start(2) - match.start(0)] + (kept or b" ") + b"]"
+
+
+def _parses(data: bytes) -> bool:
+    try:
+        tomllib.loads(data.removeprefix(BOM).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+    return True

@@ -1,0 +1,241 @@
+"""One change from its first write to its proof or undo, in steps that a later process can go on from.
+
+What was reached is told by the hashes of the files; the journal's step only adds what hashes cannot
+tell (design 6.7 to 6.11). Every path ends with no pending change in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from reconciler.api.clock import Clock
+from reconciler.hostconfig import writing
+from reconciler.hostconfig.deadman import DeadMan
+from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.model import Code, Outcome, Refused, Timing, Verdict
+from reconciler.hostconfig.proof import Proof, Prover, expectation, expectation_of_undo
+from reconciler.hostconfig.state import Held, Journal, Pending, PendingFile, State, Step
+from reconciler.hostconfig.writing import Trace, digest
+from reconciler.systemd.api import SystemdError
+
+log = logging.getLogger(__name__)
+
+RESTARTS_MAX = 2
+"""Restarts that one step may ask for: its own, and one more when a killed process may not have got its own."""
+REARM = 20.0
+"""Seconds between two renewals of the dead-man switch while a slow start is waited for."""
+
+
+
+class Transaction:
+    """Drives the pending change of the journal to its end. The caller holds the lock."""
+
+    def __init__(
+        self,
+        host: HostRoot,
+        state: State,
+        *,
+        prover: Prover | None,
+        dead_man: DeadMan | None,
+        clock: Clock,
+        timing: Timing,
+        boot: str,
+        trace: Trace,
+        planned_outage: Callable[[bool], None],
+    ) -> None:
+        self._host, self._state = host, state
+        self._prover, self._dead_man = prover, dead_man
+        self._clock, self._timing, self._boot, self._trace = clock, timing, boot, trace
+        self._planned_outage = planned_outage
+        self._restarted, self._outage = False, 0.0
+
+    async def recover(self, journal: Journal, pending: Pending) -> Outcome:
+        """Go on with what another process began: forward once something was written, else it never was."""
+        now = [self._now(file) for file in pending.files]
+        untouched = all(held == file.before for held, file in zip(now, pending.files, strict=True))
+        if pending.step is Step.WRITING and untouched:
+            self._finish(pending, undone=True)
+            return self._outcome(Verdict.UNCHANGED)
+        if pending.step is Step.WRITTEN and pending.files and untouched:
+            reason = "the host took the change back by itself"
+            pending = msgspec.structs.replace(pending, step=Step.UNDOING, restarts=0, reason=reason)
+            journal = self._save(journal, pending)
+        return await self.drive(journal, pending)
+
+    async def drive(self, journal: Journal, pending: Pending) -> Outcome:
+        """Finish the change or take it back; `files` and `handlers` of the outcome are the caller's to add."""
+        if pending.step is Step.UNDOING:
+            return await self._undo(journal, pending)
+        try:
+            pending = await self._write(journal, pending)
+        except Refused as error:
+            return await self._withdraw(journal, pending, error)
+        proof = await self._serve(journal, pending, undo=False)
+        if proof.good:
+            self._finish(pending, undone=False)
+            return self._outcome(Verdict.CHANGED)
+        log.error("change proven bad", extra={"runtime": pending.name, "why": proof.message})
+        pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=proof.message)
+        journal = self._save(journal, pending)
+        return await self._undo(journal, pending)
+
+    # Files
+
+    async def _write(self, journal: Journal, pending: Pending) -> Pending:
+        """Bring every file to `after`. Raises Refused with nothing said about those already written."""
+        if pending.step is Step.WRITTEN:
+            return pending
+        for file in pending.files:
+            self._put(file, file.before, file.after)
+        pending = msgspec.structs.replace(pending, step=Step.WRITTEN, commit=self._clock.monotonic(), boot=self._boot)
+        self._save(journal, pending)
+        return pending
+
+    def _put(self, file: PendingFile, old: str, new: str) -> None:
+        """From `old` to `new`, unless it is `new` already. Raises Refused."""
+        if self._now(file) == new:
+            return
+        data = self._state.bytes_of(new)
+        writing.replace(self._host, file.path, old, data, temporary_in=self._temporary(file.path), trace=self._trace)
+
+    def _temporary(self, path: str) -> Path:
+        """The parent of the file's directory: no import of the directory matches there."""
+        return self._host.local(path).parent.parent
+
+    def _now(self, file: PendingFile) -> str:
+        try:
+            return digest(writing.read(self._host.local(file.path)))
+        except OSError as error:
+            raise Refused(Code.NOT_WRITABLE, f"{file.path}: {error.strerror}") from error
+
+    async def _withdraw(self, journal: Journal, pending: Pending, error: Refused) -> Outcome:
+        """A write failed: put back those that were written; the daemon has seen none of it on purpose."""
+        log.warning("change withdrawn", extra={"runtime": pending.name, "why": error.message})
+        written = [file for file in pending.files if self._now(file) == file.after and file.after != file.before]
+        if written:
+            pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=error.message)
+            await self._undo(self._save(journal, pending), pending)
+        else:
+            self._finish(pending, undone=True)
+        return replace(error.outcome(), restarted=self._restarted, outage=self._outage, undone=bool(written))
+
+    # The daemon
+
+    async def _serve(self, journal: Journal, pending: Pending, *, undo: bool) -> Proof:
+        """Make the daemon run what is on disk, and prove it. Offline there is nothing to do."""
+        prover = self._prover
+        if prover is None:
+            return Proof(True)
+        expected = expectation_of_undo(pending) if undo else expectation(pending)
+        commit = pending.commit if pending.boot == self._boot and pending.commit is not None else 0.0
+        try:
+            state = await prover.settled()
+        except SystemdError as error:
+            return Proof(False, str(error))
+        if state.active_state == "inactive" and state.result == "success":
+            return Proof(True, "a person stopped containerd; what is on disk is for its next start")
+        since = self._clock.monotonic()
+        old = state.active_state == "active" and state.active_enter_monotonic < commit
+        running = state.active_state == "active" or pending.restarts > 0
+        if running and not old:
+            proof = await prover.prove(expected, commit, since, "")
+            if proof.good or pending.restarts:
+                return proof
+        return await self._restart(journal, pending, prover, undo=undo)
+
+    async def _restart(self, journal: Journal, pending: Pending, prover: Prover, *, undo: bool) -> Proof:
+        if pending.restarts >= RESTARTS_MAX:
+            return Proof(False, "containerd was restarted as often as one change may")
+        journal = self._save(journal, msgspec.structs.replace(pending, restarts=pending.restarts + 1))
+        guarded = self._dead_man is not None and not undo
+        guard = asyncio.create_task(self._guard()) if guarded else None
+        since = self._clock.monotonic()
+        self._planned_outage(True)
+        try:
+            if guard is not None:
+                await self._armed(pending)
+            since = self._clock.monotonic()
+            self._restarted = True
+            result = await prover.restart()
+            expected = expectation_of_undo(pending) if undo else expectation(pending)
+            proof = await prover.prove(expected, since, since, result)
+        except SystemdError as error:
+            proof = Proof(False, f"the dead-man switch could not be armed: {error}")
+        finally:
+            self._outage += self._clock.monotonic() - since
+            self._planned_outage(False)
+            if guard is not None:
+                guard.cancel()
+                await asyncio.gather(guard, return_exceptions=True)
+        self._trace("proven")
+        if self._dead_man is not None:
+            await self._dead_man.disarm()
+        return proof
+
+    async def _armed(self, pending: Pending) -> None:
+        """Raises SystemdError."""
+        if self._dead_man is not None:
+            self._dead_man.prepare(pending)
+            await self._dead_man.arm(self._timing.dead_man)
+
+    async def _guard(self) -> None:
+        """While we live and wait for a slow start, the host must not undo."""
+        while True:
+            await asyncio.sleep(REARM)
+            if self._dead_man is not None:
+                await self._dead_man.arm(self._timing.dead_man)
+
+    # The way back
+
+    async def _undo(self, journal: Journal, pending: Pending) -> Outcome:
+        """Bytes back where they still are ours, one restart, both errors told."""
+        left = []
+        for file in reversed(pending.files):
+            try:
+                self._put(file, file.after, file.before)
+            except Refused as error:
+                left.append(error.message)
+        if pending.commit is None:
+            pending = msgspec.structs.replace(pending, commit=self._clock.monotonic(), boot=self._boot)
+            journal = self._save(journal, pending)
+        proof = await self._serve(journal, pending, undo=True)
+        message = pending.reason
+        if left:
+            message += f"; not taken back: {'; '.join(left)}"
+        if not proof.good:
+            message += f"; the old configuration does not serve either ({proof.message}): it was not the cause"
+        self._finish(pending, undone=not left)
+        return self._outcome(Verdict.BROKEN, Code.VERIFY_FAILED, message, undone=not left)
+
+    # The journal
+
+    def _save(self, journal: Journal, pending: Pending | None) -> Journal:
+        journal = msgspec.structs.replace(journal, pending=pending)
+        self._state.save(journal)
+        return journal
+
+    def _finish(self, pending: Pending, *, undone: bool) -> None:
+        """The journal without the change. After an undo the host holds what it held before."""
+        for file in pending.files:
+            writing.clean(self._host, file.path, self._temporary(file.path))
+        runtimes = dict(self._state.load().runtimes)
+        held = Held(uid=pending.uid, handlers=pending.ours) if pending.operation == "apply" else None
+        held = pending.previous if undone else held
+        runtimes.pop(pending.name, None)
+        if held is not None:
+            runtimes[pending.name] = held
+        self._state.save(Journal(runtimes=runtimes))
+        self._trace("forget")
+        self._state.forget()
+
+    def _outcome(
+        self, verdict: Verdict, reason: Code | None = None, message: str = "", *, undone: bool = False
+    ) -> Outcome:
+        outage = round(self._outage, 3)
+        return Outcome(verdict, reason, message, restarted=self._restarted, undone=undone, outage=outage)
