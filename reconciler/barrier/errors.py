@@ -1,4 +1,4 @@
-"""How a failed CRI call is taken: by its gRPC status and by where it arose, never by an answer's words (section 5)."""
+"""Classes of CRI errors (the table of design section 5): by status and by where they arose, never by words."""
 
 from __future__ import annotations
 
@@ -7,30 +7,44 @@ import enum
 from reconciler.cri.api import Code, CriError
 
 NOT_INITIALIZED = "server is not initialized yet"
-"""The one answer that is read: containerd 1.x gives it the status Unknown while CRI recovers."""
+"""The one text that is looked at: containerd says it, with code Unknown, until its CRI plugin is up."""
 
 
 class ErrorClass(enum.Enum):
-    OUTAGE = "outage"
-    """containerd is away or not up yet: closes the barrier, tried again."""
+    """What an error means for the barrier."""
+
+    RETRYABLE = "retryable"
+    """The resource is away: the barrier closes, the operation is tried again."""
     TERMINAL = "terminal"
-    """The CRI plugin is not there: trying or restarting again does not help."""
-    POD = "pod"
-    """One pod's trouble; the barrier stays open."""
+    """The resource is there and does not offer what is asked: trying again does not help."""
     HUNG = "hung"
-    """No answer in time: one pod's trouble while the probe answers, an outage if that hangs too."""
+    """No answer to one call: that pod's trouble while the probe answers, an outage when it does not."""
+    LOCAL = "local"
+    """An answer about one pod: its own trouble, whatever the text."""
     GONE = "gone"
-    """What was to be stopped is not there: success."""
+    """What was to be stopped is not there: success of a kill."""
 
 
 def classify(error: CriError) -> ErrorClass:
     """The class of `error`."""
-    if error.code is Code.DEADLINE_EXCEEDED or error.code is Code.CANCELED:
+    if error.code in (Code.DEADLINE_EXCEEDED, Code.CANCELED):
         return ErrorClass.HUNG
-    if error.connection or error.code is Code.UNAVAILABLE or NOT_INITIALIZED in error.message:
-        return ErrorClass.OUTAGE
+    if error.connection or NOT_INITIALIZED in error.message:
+        return ErrorClass.RETRYABLE
     if error.code is Code.UNIMPLEMENTED:
         return ErrorClass.TERMINAL
     if error.code is Code.NOT_FOUND:
         return ErrorClass.GONE
-    return ErrorClass.POD
+    return ErrorClass.LOCAL
+
+
+class BarrierError(Exception):
+    """Base: an operation was not carried out, or its result is not known."""
+
+
+class BarrierTimeout(BarrierError):
+    """The deadline passed while the barrier was closed, or while the operation ran."""
+
+
+class BarrierFailed(BarrierError):
+    """The barrier is in state `failed`: retrying cannot help until something else changes."""

@@ -1,1 +1,1 @@
-"""systemd."""
+"""systemd over D-Bus. Imports `api` only."""

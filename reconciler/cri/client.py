@@ -1,0 +1,153 @@
+"""The CRI client: gRPC over containerd's socket, by grpclib.
+
+May import `api` only. Errors become CriError with the place where they arose: the connection, or an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+from grpclib.client import Channel
+from grpclib.const import Status as GrpcStatus
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from reconciler.cri.api import Code, Container, ContainerState, CriError, Sandbox, Status, Version
+from reconciler.cri.runtime_grpc import RuntimeServiceStub
+from reconciler.cri.runtime_pb2 import (
+    SANDBOX_READY,
+    ListContainersRequest,
+    ListPodSandboxRequest,
+    StatusRequest,
+    StopContainerRequest,
+    StopPodSandboxRequest,
+    VersionRequest,
+)
+
+POD_UID_LABEL = "io.kubernetes.pod.uid"
+"""Set by kubelet on every container; a container's own metadata has no pod UID."""
+
+
+class _Runtimes(msgspec.Struct, rename="camel"):
+    runtimes: dict[str, msgspec.Raw] = {}
+    default_runtime_name: str = ""
+
+
+class _Config(msgspec.Struct):
+    containerd: _Runtimes = msgspec.field(default_factory=_Runtimes)
+
+
+class GrpcCri:
+    """One channel to the socket at `path`; dialled at the first call, and anew after `close` or a lost connection."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._channel: Channel | None = None
+
+    async def version(self, *, timeout: float) -> Version:
+        async with self._call(timeout) as stub:
+            answer = await stub.Version(VersionRequest(), timeout=timeout)
+        return Version(answer.runtime_name, answer.runtime_version)
+
+    async def status(self, *, timeout: float) -> Status:
+        async with self._call(timeout) as stub:
+            answer = await stub.Status(StatusRequest(verbose=True), timeout=timeout)
+        conditions = {condition.type: condition for condition in answer.status.conditions}
+        runtime, network = conditions.get("RuntimeReady"), conditions.get("NetworkReady")
+        handlers, default = serving(answer.info, [handler.name for handler in answer.runtime_handlers])
+        return Status(
+            runtime_ready=runtime is not None and runtime.status,
+            network_ready=network is not None and network.status,
+            network_reason="" if network is None else network.reason,
+            handlers=handlers,
+            default_runtime=default,
+        )
+
+    async def sandboxes(self, *, timeout: float) -> list[Sandbox]:
+        async with self._call(timeout) as stub:
+            answer = await stub.ListPodSandbox(ListPodSandboxRequest(), timeout=timeout)
+        return [
+            Sandbox(
+                id=item.id,
+                name=item.metadata.name,
+                namespace=item.metadata.namespace,
+                pod_uid=item.metadata.uid,
+                ready=item.state == SANDBOX_READY,
+                handler=item.runtime_handler,
+                labels=dict(item.labels),
+            )
+            for item in answer.items
+        ]
+
+    async def containers(self, *, timeout: float) -> list[Container]:
+        async with self._call(timeout) as stub:
+            answer = await stub.ListContainers(ListContainersRequest(), timeout=timeout)
+        return [
+            Container(
+                id=item.id,
+                name=item.metadata.name,
+                sandbox_id=item.pod_sandbox_id,
+                pod_uid=item.labels.get(POD_UID_LABEL, ""),
+                state=ContainerState(item.state),
+                labels=dict(item.labels),
+            )
+            for item in answer.containers
+        ]
+
+    async def stop_container(self, container_id: str, *, grace: float, timeout: float) -> None:
+        async with self._call(timeout, gone_is_fine=True) as stub:
+            request = StopContainerRequest(container_id=container_id, timeout=round(grace))
+            await stub.StopContainer(request, timeout=timeout)
+
+    async def stop_sandbox(self, sandbox_id: str, *, timeout: float) -> None:
+        async with self._call(timeout, gone_is_fine=True) as stub:
+            await stub.StopPodSandbox(StopPodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=timeout)
+
+    def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    @contextlib.asynccontextmanager
+    async def _call(self, timeout: float, *, gone_is_fine: bool = False) -> AsyncIterator[RuntimeServiceStub]:
+        """The stub, within `timeout`; what goes wrong leaves as CriError. NotFound of a stop is success."""
+        if self._channel is None:
+            self._channel = Channel(path=self._path)
+        channel = self._channel
+        try:
+            async with asyncio.timeout(timeout):
+                yield RuntimeServiceStub(channel)
+        except GRPCError as error:
+            if not (gone_is_fine and error.status is GrpcStatus.NOT_FOUND):
+                raise CriError(_code(error.status), error.message or error.status.name, connection=False) from error
+        except TimeoutError as error:
+            raise CriError(Code.DEADLINE_EXCEEDED, f"no answer within {timeout:g} s", connection=False) from error
+        except (OSError, StreamTerminatedError, ProtocolError) as error:
+            if self._channel is channel:
+                self.close()
+            message = f"{self._path}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+            raise CriError(Code.UNAVAILABLE, message or type(error).__name__, connection=True) from error
+
+
+def serving(info: Mapping[str, str], named: list[str]) -> tuple[tuple[str, ...], str]:
+    """Handlers that CRI serves (sorted) and the default one, from the verbose info and `runtime_handlers`.
+
+    Every containerd from 1.6 to 2.3 puts its CRI configuration into `config` of the info; only the names are
+    decoded, the rest holds registry passwords. An info that cannot be read leaves what `runtime_handlers` names
+    (2.0 and later), in which the empty name stands for the default handler.
+    """
+    try:
+        config = msgspec.json.decode(info.get("config", "{}"), type=_Config).containerd
+    except msgspec.MsgspecError:
+        config = _Runtimes()
+    return tuple(sorted({*config.runtimes, *named} - {""})), config.default_runtime_name
+
+
+def _code(status: Any) -> Code:
+    try:
+        return Code(status.value)
+    except ValueError:
+        return Code.UNKNOWN
