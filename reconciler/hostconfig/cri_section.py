@@ -88,8 +88,8 @@ def _mismatch(effective: Effective, version: Version) -> list[Finding]:
 
 
 def _start_problems(effective: Effective, version: Version) -> list[Finding]:
-    found = []
     main = effective.main
+    found = [Finding(Code.INVALID_TOML, main, text) for text in _shape_problems(effective)]
     if effective.version > 2 and version.checks_config_version:
         text = f"`version = {effective.version}` is not known to containerd {version}; it would not start"
         found.append(Finding(Code.UNSUPPORTED_VERSION, main, text))
@@ -105,6 +105,17 @@ def _start_problems(effective: Effective, version: Version) -> list[Finding]:
                     text = f"`{name}` in `{key}` is not a plugin id of version {effective.version} files"
                     found.append(Finding(code, main, text))
     return found
+
+
+def _shape_problems(effective: Effective) -> list[str]:
+    """Places of the CRI section that must be tables and are not (an array of tables, say)."""
+    here, path = section(effective), f"plugins.{plugin_id(effective)}"
+    for key in ("containerd", "runtimes"):
+        path, value = f"{path}.{key}", here.get(key, {})
+        if not isinstance(value, dict):
+            return [f"`{path}` must be a table"]
+        here = value
+    return [f"`{path}.{name}` must be a table" for name, value in here.items() if not isinstance(value, dict)]
 
 
 def _serve_problems(effective: Effective, host: HostRoot) -> list[Finding]:

@@ -191,8 +191,8 @@ def _text(base: Effective, plugin: str, data: RevisionData) -> str:
 
 def _settle_runc(snapshot: Snapshot) -> None:
     """Write, keep or drop our `runc` table: it is needed while any other runtime hides the built-in one."""
-    effective = snapshot.effective()
-    snapshot.rewrite(effective, lambda held: blocks.take(held, blocks.RUNC_OWNER))
+    kept = dict(snapshot.overlay)
+    snapshot.rewrite(snapshot.effective(), lambda data: blocks.take(data, blocks.RUNC_OWNER))
     bare = snapshot.effective()
     runtimes = cri_section.written_runtimes(bare)
     hidden = bool(runtimes) and cri_section.RUNC not in runtimes
@@ -202,10 +202,8 @@ def _settle_runc(snapshot: Snapshot) -> None:
     target = snapshot.host.real(bare.origin.get(plugin, bare.main))
     table = {"runtime_type": render.RUNC_TYPE}
     text = render.table_text(("plugins", plugin, "containerd", "runtimes", cri_section.RUNC), table)
-    for file in effective.files:
-        real = snapshot.host.real(file.path)
-        if real == target:
-            snapshot.overlay[real] = blocks.put(file.data, blocks.RUNC_OWNER, text)
+    data = kept.get(target) or next(f.data for f in bare.files if snapshot.host.real(f.path) == target)
+    snapshot.overlay[target] = blocks.put(data, blocks.RUNC_OWNER, text)
 
 
 def _drop_created(snapshot: Snapshot) -> None:
