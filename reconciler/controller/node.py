@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.api import names
@@ -56,6 +57,15 @@ class NodeReconciler:
         self._own_node = own_node
 
     async def reconcile(self, name: str) -> Result:
+        try:
+            return await self._reconcile(name)
+        finally:
+            if name not in self._world.seen:
+                self._world.seen.add(name)
+                for runtime in self._world.runtimes.list():
+                    self._changed(runtime.metadata.name)
+
+    async def _reconcile(self, name: str) -> Result:
         node = self._world.nodes.get(name)
         if node is None:
             for runtime in self._world.forget_node(name):
@@ -89,7 +99,8 @@ class NodeReconciler:
             match decision:
                 case Wait():
                     self._look(node, runtime, state, decision)
-                    return None if decision.until is None else max((decision.until - now).total_seconds(), 0.01)
+                    dues = [d for d in (decision.until, self._deselect_due(runtime, name)) if d is not None]
+                    return max((min(dues) - now).total_seconds(), 0.01) if dues else None
                 case AskUse():
                     in_use = await self._users(node, runtime, state)
                     continue
@@ -101,6 +112,12 @@ class NodeReconciler:
                     await self._end(node, runtime, uid, grace)
             in_use = None
         return LIVE_GAP
+
+    def _deselect_due(self, runtime: str, name: str) -> datetime | None:
+        """When a deselected node's time to come back is over; None when it is over already or does not run."""
+        since = self._world.deselected_since.get((runtime, name))
+        due = None if since is None else since + timedelta(seconds=goals.DESELECT_DELAY)
+        return due if due is not None and due > self._clock.now() else None
 
     # --- carrying out ---
 

@@ -186,21 +186,9 @@ class RuntimeReconciler:
 
     async def _roll(self, runtime: NodeRuntime, revision: str) -> Result:
         name = runtime.metadata.name
-        outlooks = self._world.outlooks.get(name, {})
-        deleting = runtime.metadata.deletion_timestamp is not None
-        admission = admit(
-            (o.view for o in outlooks.values()),
-            runtime.status.in_work,
-            runtime.spec.rollout,
-            paused=runtime.spec.paused,
-        )
-        unseen = tuple(
-            n
-            for n in runtime.status.in_work
-            if n not in outlooks and self._world.nodes.get(n) is not None and not deleting
-        )
-        in_work = (*admission.in_work, *(n for n in unseen if n not in admission.in_work))
-        wanted = self._status(runtime, revision, Admission(in_work, admission.halted))
+        admission = self._admission(runtime)
+        in_work = admission.in_work
+        wanted = self._status(runtime, revision, admission)
         if msgspec.to_builtins(wanted) == msgspec.to_builtins(runtime.status):
             return Done()
         if in_work == runtime.status.in_work and wanted.observed_generation == runtime.status.observed_generation:
@@ -211,6 +199,14 @@ class RuntimeReconciler:
         for node in set(in_work) ^ set(runtime.status.in_work):
             self._wake(node)
         return Done()
+
+    def _admission(self, runtime: NodeRuntime) -> Admission:
+        """Slots from now on; as they are until every node has been looked at since we lead."""
+        if any(node.metadata.name not in self._world.seen for node in self._world.nodes.list()):
+            return Admission(runtime.status.in_work, "LeaderChanged")
+        outlooks = self._world.outlooks.get(runtime.metadata.name, {})
+        views = (outlook.view for outlook in outlooks.values())
+        return admit(views, runtime.status.in_work, runtime.spec.rollout, paused=runtime.spec.paused)
 
     def _status(self, runtime: NodeRuntime, revision: str, admission: Admission) -> NodeRuntimeStatus:
         name = runtime.metadata.name

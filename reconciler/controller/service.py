@@ -136,6 +136,7 @@ class Controller:
             await informer.synced.wait()
         self.world.leading_since = self._clock.now()
         self.world.outlooks.clear()
+        self.world.seen.clear()
         log.info("leading", extra={"nodes": len(self.world.nodes.list())})
         self._add_all(Priority.LOW)
         async with asyncio.TaskGroup() as tasks:

@@ -49,6 +49,8 @@ class World:
     deselected_since: dict[tuple[str, str], datetime] = field(default_factory=dict)
     problems: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Runtimes that may not start on further nodes: reason and message."""
+    seen: set[str] = field(default_factory=set)
+    """Nodes looked at since we lead: until it is all of them, nobody can say how many are at work."""
     gone: set[str] = field(default_factory=set)
     """UIDs of pods whose deletion the API server has confirmed and the informer has not delivered yet."""
     ending: set[str] = field(default_factory=set)
@@ -93,6 +95,7 @@ class World:
 
     def forget_node(self, name: str) -> list[str]:
         """A Node is gone; returns the runtimes that had an outlook on it."""
+        self.seen.discard(name)
         for key in [k for k in self.deselected_since if k[1] == name]:
             del self.deselected_since[key]
         return [runtime for runtime, by_node in self.outlooks.items() if by_node.pop(name, None) is not None]

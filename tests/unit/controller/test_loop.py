@@ -223,7 +223,9 @@ def writes(it: Lab) -> list[Any]:
     return [
         a
         for a in it.server.audit
-        if a.user == "controller" and a.method not in ("GET", "WATCH") and a.target.kind.plural not in ("leases", "events")
+        if a.user == "controller"
+        and a.method not in ("GET", "WATCH")
+        and a.target.kind.plural not in ("leases", "events")
     ]
 
 
