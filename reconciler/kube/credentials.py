@@ -25,9 +25,13 @@ class ConfigError(Exception):
 class Credentials(Protocol):
     """`load` fills a kubernetes-asyncio Configuration: host, CA, token or client certificate."""
 
-    source: str
-    expiry: datetime | None
-    """Wall clock; None when nobody knows or they do not expire."""
+    @property
+    def source(self) -> str:
+        """What to name in an error."""
+
+    @property
+    def expiry(self) -> datetime | None:
+        """Wall clock; None when nobody knows or they do not expire."""
 
     async def load(self, configuration: Any) -> None:
         """Raises ConfigError."""

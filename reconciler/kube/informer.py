@@ -26,7 +26,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=HasMeta)
 Handler = Callable[[str, Any, Any, bool], None]
-"""`(kind, old, new, initial)`: kind is added, modified or deleted; initial until the first list is through."""
+"""`(kind, old, new, initial)`: kind is added, modified or deleted; initial until the first list is through.
+
+A write of ours whose answer was put into the store is told when its event comes, as modified with old = new.
+"""
 
 LINE_MAX = 8 << 20
 """Bytes of one watch event; the API server's own limit for an object is 3 MiB (as JSON)."""
@@ -142,8 +145,9 @@ class Informer(Generic[T]):
             gone.discard(key_of(obj))
             old = self.store.get(obj.metadata.name, obj.metadata.namespace)
             if old is not None and old.metadata.uid == obj.metadata.uid and version_of(old) >= version_of(obj):
-                continue
-            self._put(obj, initial)
+                self._written(old, initial)
+            else:
+                self._put(obj, initial)
         listed = int(version) if version.isdigit() else 0
         for name, namespace in ((key[1], key[0]) for key in gone):
             old = self.store.get(name, namespace)
@@ -210,29 +214,46 @@ class Informer(Generic[T]):
             old = self.store.get(obj.metadata.name, obj.metadata.namespace)
             if old is None or old.metadata.uid != obj.metadata.uid or version_of(old) < version_of(obj):
                 self._put(obj, initial=False)
-            else:  # our own write put it in already; the handlers still hear of it
-                self._tell("modified", old, old, False)
+            else:
+                self._written(old, initial=False)
 
     def _deleted(self, raw: msgspec.Raw, obj: T | None) -> None:
         key = self._key_of_raw(raw)
         stored = self.store.get(key[1], key[0])
         if stored is not None and obj is not None and stored.metadata.uid != obj.metadata.uid:
-            return  # the store has its successor already
+            told = self.store.settle(key, left=True)  # a write has put its successor in already
+            if told is not None:
+                self._tell("deleted", told, None, False)
+            return
         self._remove(key)
 
     # --- store and handlers ---
 
     def _put(self, obj: T, initial: bool) -> None:
+        told = self.store.settle(key_of(obj))
         old = self.store.put(obj)
-        if old is not None and old.metadata.uid != obj.metadata.uid:
-            self._tell("deleted", old, None, False)
-            old = None
-        self._tell("added" if old is None else "modified", old, obj, initial)
+        self._tell_change(told, old, obj, initial)
+
+    def _written(self, obj: T, initial: bool) -> None:
+        """The store holds `obj` by a write of ours; the handlers hear of it now, if they have not yet."""
+        self._tell_change(self.store.settle(key_of(obj)), obj, obj, initial)
 
     def _remove(self, key: tuple[str, str]) -> None:
+        told = self.store.settle(key)
         old = self.store.remove(key)
+        if told is not None and old is not None and told.metadata.uid != old.metadata.uid:
+            self._tell("deleted", told, None, False)
         if old is not None:
             self._tell("deleted", old, None, False)
+
+    def _tell_change(self, told: T | None, old: T | None, new: T, initial: bool) -> None:
+        """`told` is what handlers know, `old` what the store held: newer after a write of ours."""
+        if told is not None and told.metadata.uid == new.metadata.uid:
+            self._tell("modified", old, new, initial)
+            return
+        if told is not None:
+            self._tell("deleted", told, None, False)
+        self._tell("added", None, new, initial)
 
     def _tell(self, kind: str, old: T | None, new: T | None, initial: bool) -> None:
         for handler in self._handlers:

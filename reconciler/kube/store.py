@@ -41,6 +41,8 @@ class Store(Generic[T]):
         self._index: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._indexers}
         self._removed: dict[str, None] = {}
         """UIDs of the latest removed objects, oldest first."""
+        self._untold: dict[Key, T | None] = {}
+        """Keys that a write changed and no event has yet: what they held before, None for nothing."""
 
     def get(self, name: str, namespace: str = "") -> T | None:
         return self._objects.get((namespace, name))
@@ -60,6 +62,8 @@ class Store(Generic[T]):
         old = self._objects.get(key)
         if old is not None:
             self._unindex(key, old)
+            if old.metadata.uid != obj.metadata.uid:
+                self._bury(old)
         self._objects[key] = obj
         for name, indexer in self._indexers.items():
             for value in indexer(obj):
@@ -70,10 +74,18 @@ class Store(Generic[T]):
         old = self._objects.pop(key, None)
         if old is not None:
             self._unindex(key, old)
-            self._removed[old.metadata.uid] = None
-            if len(self._removed) > GRAVES:
-                del self._removed[next(iter(self._removed))]
+            self._bury(old)
         return old
+
+    def settle(self, key: Key, *, left: bool = False) -> T | None:
+        """What was last told of `key`: the stored object, or what a write has replaced since; told from now on.
+
+        With `left` only the replaced one is told of: the stored successor is still to come.
+        """
+        told = self._untold.pop(key, self._objects.get(key))
+        if left:
+            self._untold[key] = None
+        return told
 
     def list(self) -> builtins.list[T]:
         return [*self._objects.values()]
@@ -86,7 +98,13 @@ class Store(Generic[T]):
         if old is not None and old.metadata.uid == obj.metadata.uid and version_of(old) >= version_of(obj):
             return False
         self.put(obj)
+        self._untold.setdefault(key_of(obj), old)
         return True
+
+    def _bury(self, old: T) -> None:
+        self._removed[old.metadata.uid] = None
+        if len(self._removed) > GRAVES:
+            del self._removed[next(iter(self._removed))]
 
     def _unindex(self, key: Key, old: T) -> None:
         for name, indexer in self._indexers.items():

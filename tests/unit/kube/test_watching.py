@@ -49,7 +49,7 @@ class Watcher:
         return {n.metadata.name: n.metadata.resource_version for n in self.informer.store.list()}
 
 
-def watch_for(seconds: float, transport: Any, after: Callable[[Watcher], None] | None = None) -> Watcher:
+def watch_for(seconds: float, transport: Any, after: Callable[[Watcher], object] | None = None) -> Watcher:
     """Run an informer for virtual seconds."""
 
     async def main() -> Watcher:
@@ -177,7 +177,7 @@ def test_one_object_that_cannot_be_decoded_is_counted_and_skipped(script: Any) -
 def test_our_own_write_is_not_undone_by_an_older_event(script: Any) -> None:
     older = {"type": "MODIFIED", "object": script.node("a", 6)}
     transport = script.Transport([script.listed(5, script.node("a", 3))], [script.Watch([1.0, older, 1e9])])
-    watcher = watch_for(2, transport, lambda w: w.informer.store.apply_write(_node("a", "8")) and None)
+    watcher = watch_for(2, transport, lambda w: w.informer.store.apply_write(_node("a", "8")))
     assert watcher.versions() == {"a": "8"}
     assert watcher.heard[-1] == ("modified", "a", False)
 
@@ -187,7 +187,7 @@ def test_a_new_list_does_not_take_away_what_we_wrote_after_it(script: Any) -> No
         [script.listed(5, script.node("a", 3)), script.listed(6)],
         [script.Watch([1.0, {"type": "ERROR", "object": script.status(410, "Expired")}])],
     )
-    watcher = watch_for(10, transport, lambda w: w.informer.store.apply_write(_node("new", "8")) and None)
+    watcher = watch_for(10, transport, lambda w: w.informer.store.apply_write(_node("new", "8")))
     assert watcher.versions() == {"new": "8"}
 
 
