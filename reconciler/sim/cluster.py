@@ -181,10 +181,15 @@ async def running(options: Options) -> AsyncIterator[Cluster]:
     server = ApiServer(clock=options.clock, rng=random.Random(f"{options.seed}/server"), knobs=options.knobs)
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(http.serve(server)) if options.over_http else ""
+        failed: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
             cluster = Cluster(options, server, url, tasks)
             try:
                 await cluster.boot()
                 yield cluster
+            except Exception as error:  # raised again below, as itself and not inside a group
+                failed = error
             finally:
                 await cluster.shut_down()
+        if failed is not None:
+            raise failed

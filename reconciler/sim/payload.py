@@ -99,9 +99,11 @@ async def run(behaviour: Behaviour, host: Host) -> int:
 
 
 def _remove(root: Path, path: str) -> None:
+    """The file, and the directories above it that are empty then, but for those of the host itself."""
     target = root / path.lstrip("/")
     target.unlink(missing_ok=True)
     for parent in target.parents:
-        if parent == root or any(parent.iterdir()):
+        if parent.parent == root:
             return
-        parent.rmdir()
+        if parent.is_dir() and not any(parent.iterdir()):
+            parent.rmdir()

@@ -1,0 +1,48 @@
+"""The real agent on a simulated node: its CRI, systemd and files are the node's, everything else is as on a host."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from metrics.agent import Metrics
+from reconciler.agent import Agent, Deps, SocketWatch
+from reconciler.hostconfig import HostConfig
+from reconciler.kube.client import Client
+from reconciler.sim.node import SimNode
+from reconciler.sim.runtime import VERSION
+
+
+def real_agent(node: SimNode, client: Client) -> Agent:
+    """The agent of `node`, for its present life."""
+    cri, systemd = node.cri(), node.systemd()
+    host = HostConfig(node.root, version=VERSION, systemd=systemd, cri=cri, clock=node.clock)
+    return Agent(
+        Deps(
+            node=node.name,
+            client=client,
+            cri=cri,
+            systemd=systemd,
+            host=host,
+            clock=node.clock,
+            rng=node.rng,
+            metrics=Metrics(),
+            watch=_watch(node),
+            boot=node.boot_id,
+            namespace=node.namespace,
+        )
+    )
+
+
+def _watch(node: SimNode) -> SocketWatch:
+    """The socket comes and goes with the daemon; what inotify tells on a host, the daemon tells here."""
+
+    @asynccontextmanager
+    async def watching(changed: Callable[[], None]) -> AsyncIterator[None]:
+        stop = node.daemon.on_change(changed)
+        try:
+            yield
+        finally:
+            stop()
+
+    return watching
