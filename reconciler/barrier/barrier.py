@@ -1,175 +1,157 @@
-"""The retry barrier: what needs a resource that comes and goes waits here until it is back (design section 5)."""
+"""The retry barrier (design section 5): one resource that comes and goes, and the calls that wait for it."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from reconciler.barrier.errors import BarrierFailed, BarrierTimeout, ErrorClass, classify
+from reconciler.barrier.errors import ErrorClass, classify
 from reconciler.cri.api import CriError
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ADMITTED = 4
-"""Waiters let through at once when the barrier opens: a daemon that has just started is not stormed."""
-BACKOFF_BASE = 0.1
-BACKOFF_MAX = 5.0
-"""Seconds between two tries of one operation; full jitter."""
+ABREAST = 4
+"""Waiting callers that are let through at once when the barrier opens."""
+BACKOFF_MIN = 0.05
+BACKOFF_MAX = 2.0
+"""Seconds between tries of one operation, with full jitter."""
 
 
-class State(enum.StrEnum):
-    OPEN = "open"
+class State(enum.Enum):
     CLOSED = "closed"
+    OPEN = "open"
     FAILED = "failed"
+    """Retrying cannot help."""
 
 
 class BarrierMetrics(Protocol):
-    """What is counted; reasons are from a closed set."""
+    """What is counted."""
 
     def closed(self, reason: str) -> None: ...
-    def opened(self, seconds: float) -> None:
-        """After how many seconds the barrier opened."""
-
+    def opened(self, seconds: float) -> None: ...
     def waited(self, seconds: float) -> None: ...
     def retried(self, reason: str) -> None: ...
 
 
-Listener = Callable[[State, State, str], None]
-"""`(before, after, reason)`; synchronous, must not raise."""
+class BarrierTimeout(Exception):
+    """The deadline passed before the operation succeeded; the last error is the cause."""
+
+
+class BarrierFailed(Exception):
+    """The resource is up and cannot do what is asked: retrying does not help."""
 
 
 class RetryBarrier:
-    """Begins closed. Whoever probes the resource opens, closes and fails it; callers close it by their errors."""
+    """Starts closed. Times in seconds of the running loop's clock."""
 
-    def __init__(self, name: str, *, rng: random.Random, metrics: BarrierMetrics | None = None) -> None:
-        self.name = name
+    def __init__(self, *, rng: random.Random, metrics: BarrierMetrics | None = None) -> None:
         self.state = State.CLOSED
-        self.reason = "Unknown"
-        self.identity = ""
-        """Of the process that it was last open for."""
-        self.openings = 0
+        self.reason = "Starting"
         self._rng = rng
         self._metrics = metrics
-        self._moved = asyncio.Event()
-        self._admission = asyncio.Semaphore(ADMITTED)
-        self._listeners: list[Listener] = []
-        self._since: float | None = None
-        self.opened_at: float | None = None
-        """Loop time of the last opening."""
+        self._opened = asyncio.Event()
+        self._gate = asyncio.Semaphore(ABREAST)
+        self._since = 0.0
+        self._listeners: list[Callable[[State], None]] = []
 
-    def add_listener(self, listener: Listener) -> None:
+    def listen(self, listener: Callable[[State], None]) -> None:
+        """`listener(state)` is called at every change, synchronously."""
         self._listeners.append(listener)
 
-    def open(self, identity: str) -> None:
-        """The resource serves, as the process `identity`."""
-        if self.state is State.OPEN and identity == self.identity:
+    def open(self) -> None:
+        """CRI answers, and the process is the new one."""
+        if self.state is State.OPEN:
             return
-        self.identity = identity
-        self.openings += 1
-        self.opened_at = _now()
-        self._move(State.OPEN, "Serving")
+        if self._metrics is not None and self._since:
+            self._metrics.opened(_now() - self._since)
+        self._set(State.OPEN, "Serving")
+        self._opened.set()
 
     def close(self, reason: str) -> None:
-        """The resource is away for now."""
-        if self.state is not State.CLOSED:
-            self._move(State.CLOSED, reason)
+        """`reason` is CamelCase and from a closed set: SocketGone, ProcessChanged, Outage, Starting …"""
+        if self.state is State.CLOSED:
+            self.reason = reason
+            return
+        self._opened.clear()
+        self._since = _now()
+        if self._metrics is not None:
+            self._metrics.closed(reason)
+        self._set(State.CLOSED, reason)
 
     def fail(self, reason: str) -> None:
-        """Retrying cannot help; waiting callers are told."""
-        if self.state is not State.FAILED or self.reason != reason:
-            self._move(State.FAILED, reason)
-
-    async def wait_open(self, *, timeout: float) -> None:
-        """Raises BarrierFailed, or BarrierTimeout after `timeout` seconds."""
-        begun = _now()
-        try:
-            async with asyncio.timeout(timeout):
-                while self.state is State.CLOSED:
-                    self._moved.clear()
-                    await self._moved.wait()
-        except TimeoutError as error:
-            raise BarrierTimeout(f"{self.name} is closed ({self.reason}) for {timeout:g} s") from error
-        finally:
-            if self._metrics is not None and _now() > begun:
-                self._metrics.waited(_now() - begun)
+        """The resource is up and cannot serve; waiting callers get BarrierFailed."""
         if self.state is State.FAILED:
-            raise BarrierFailed(f"{self.name}: {self.reason}")
+            return
+        if self.state is State.OPEN:
+            self._since = _now()
+        self._set(State.FAILED, reason)
+        self._opened.set()
+
+    async def wait_open(self) -> None:
+        """Raises BarrierFailed when it fails."""
+        while self.state is not State.OPEN:
+            if self.state is State.FAILED:
+                raise BarrierFailed(self.reason)
+            await self._opened.wait()
 
     async def call(self, operation: Callable[[], Awaitable[T]], *, deadline: float, idempotent: bool = True) -> T:
-        """Run `operation` when open; again after a retryable failure, until `deadline` seconds are over.
+        """Run `operation` when open; after an outage wait and run it again, until `deadline` seconds are over.
 
-        An operation that is not idempotent is tried again only if it was refused before it could begin
-        (never here: a broken connection does not tell), so its first failure is raised.
-        Raises BarrierTimeout, BarrierFailed, or the operation's CriError of any other class.
+        An operation that is not idempotent is not run again once it was sent. Raises BarrierTimeout,
+        BarrierFailed, or CriError for one pod's trouble.
         """
+        begun = _now()
+        last: list[CriError] = []
 
-        def again(error: BaseException) -> bool:
-            return idempotent and isinstance(error, CriError) and classify(error) is ErrorClass.RETRYABLE
+        def jitter(state: RetryCallState) -> float:
+            return float(self._rng.uniform(0.0, spread(state)))
 
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(again), wait=self._backoff, sleep=asyncio.sleep, before_sleep=self._count
-        )
+        spread = wait_random_exponential(multiplier=BACKOFF_MIN, max=BACKOFF_MAX)
         try:
             async with asyncio.timeout(deadline):
-                return await retrying(self._attempt, operation, deadline)
+                async for attempt in AsyncRetrying(retry=retry_if_exception_type(_Again), wait=jitter, reraise=True):
+                    with attempt:
+                        return await self._once(operation, begun, last, idempotent)
         except TimeoutError as error:
-            raise BarrierTimeout(f"{self.name}: not done within {deadline:g} s ({self.reason})") from error
+            cause = last[-1] if last else error
+            raise BarrierTimeout(f"not done within {deadline:.0f} s: {cause}") from cause
+        raise AssertionError("the loop returns or raises")
 
-    async def _attempt(self, operation: Callable[[], Awaitable[T]], deadline: float) -> T:
-        if self.state is State.OPEN:
-            return await self._run(operation)
-        await self.wait_open(timeout=deadline)
-        async with self._admission:
-            return await self._run(operation)
-
-    async def _run(self, operation: Callable[[], Awaitable[T]]) -> T:
-        openings = self.openings
-        try:
-            return await operation()
-        except CriError as error:
-            if openings == self.openings:  # not the late failure of a call to the process before
-                self._judge(error)
-            raise
-
-    def _judge(self, error: CriError) -> None:
-        match classify(error):
-            case ErrorClass.RETRYABLE:
-                self.close("CallFailed")
-            case ErrorClass.TERMINAL:
-                self.fail("CRIMissing")
-            case _:
-                pass
-
-    def _backoff(self, state: RetryCallState) -> float:
-        return self._rng.uniform(0, min(BACKOFF_BASE * 2.0 ** (state.attempt_number - 1), BACKOFF_MAX))
-
-    def _count(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if self._metrics is not None and isinstance(error, CriError):
-            self._metrics.retried(error.code.name)
-
-    def _move(self, state: State, reason: str) -> None:
-        before, self.state, self.reason = self.state, state, reason
-        log.info("barrier", extra={"barrier": self.name, "before": before, "after": state, "reason": reason})
-        if state is State.OPEN:
-            if self._metrics is not None and self._since is not None:
-                self._metrics.opened(_now() - self._since)
-            self._since = None
-        elif self._since is None:
-            self._since = _now()
+    async def _once(
+        self, operation: Callable[[], Awaitable[T]], begun: float, last: list[CriError], idempotent: bool
+    ) -> T:
+        await self.wait_open()
+        async with self._gate:
+            await self.wait_open()
             if self._metrics is not None:
-                self._metrics.closed(reason)
-        self._moved.set()
+                self._metrics.waited(_now() - begun)
+            try:
+                return await operation()
+            except CriError as error:
+                kind = classify(error)
+                if kind is not ErrorClass.OUTAGE:
+                    raise
+                last.append(error)
+                self.close("CallFailed")
+                if self._metrics is not None:
+                    self._metrics.retried("outage")
+                if not idempotent:
+                    raise
+                raise _Again from error
+
+    def _set(self, state: State, reason: str) -> None:
+        self.state, self.reason = state, reason
         for listener in self._listeners:
-            listener(before, state, reason)
+            listener(state)
+
+
+class _Again(Exception):
+    """Inside only: the operation met an outage."""
 
 
 def _now() -> float:

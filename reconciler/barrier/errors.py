@@ -1,4 +1,4 @@
-"""Classes of CRI errors (the table of design section 5): by status and by where they arose, never by words."""
+"""How a failed CRI call is taken: by its gRPC status and by where it arose, never by an answer's words (section 5)."""
 
 from __future__ import annotations
 
@@ -7,44 +7,30 @@ import enum
 from reconciler.cri.api import Code, CriError
 
 NOT_INITIALIZED = "server is not initialized yet"
-"""The one text that is looked at: containerd says it, with code Unknown, until its CRI plugin is up."""
+"""The one answer that is read: containerd 1.x gives it the status Unknown while CRI recovers."""
 
 
 class ErrorClass(enum.Enum):
-    """What an error means for the barrier."""
-
-    RETRYABLE = "retryable"
-    """The resource is away: the barrier closes, the operation is tried again."""
+    OUTAGE = "outage"
+    """containerd is away or not up yet: closes the barrier, tried again."""
     TERMINAL = "terminal"
-    """The resource is there and does not offer what is asked: trying again does not help."""
+    """The CRI plugin is not there: trying or restarting again does not help."""
+    POD = "pod"
+    """One pod's trouble; the barrier stays open."""
     HUNG = "hung"
-    """No answer to one call: that pod's trouble while the probe answers, an outage when it does not."""
-    LOCAL = "local"
-    """An answer about one pod: its own trouble, whatever the text."""
+    """No answer in time: one pod's trouble while the probe answers, an outage if that hangs too."""
     GONE = "gone"
-    """What was to be stopped is not there: success of a kill."""
+    """What was to be stopped is not there: success."""
 
 
 def classify(error: CriError) -> ErrorClass:
     """The class of `error`."""
-    if error.code in (Code.DEADLINE_EXCEEDED, Code.CANCELED):
+    if error.code is Code.DEADLINE_EXCEEDED or error.code is Code.CANCELED:
         return ErrorClass.HUNG
-    if error.connection or NOT_INITIALIZED in error.message:
-        return ErrorClass.RETRYABLE
+    if error.connection or error.code is Code.UNAVAILABLE or NOT_INITIALIZED in error.message:
+        return ErrorClass.OUTAGE
     if error.code is Code.UNIMPLEMENTED:
         return ErrorClass.TERMINAL
     if error.code is Code.NOT_FOUND:
         return ErrorClass.GONE
-    return ErrorClass.LOCAL
-
-
-class BarrierError(Exception):
-    """Base: an operation was not carried out, or its result is not known."""
-
-
-class BarrierTimeout(BarrierError):
-    """The deadline passed while the barrier was closed, or while the operation ran."""
-
-
-class BarrierFailed(BarrierError):
-    """The barrier is in state `failed`: retrying cannot help until something else changes."""
+    return ErrorClass.POD
