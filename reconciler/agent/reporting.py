@@ -112,6 +112,8 @@ class Reporter:
 
     def _report(self, told: Report | None, journal: dict[str, str]) -> Report | None:
         """The report that should be, or None when what was told still holds (leftovers of old work apart)."""
+        if self._worker.busy and told is not None:
+            return None
         status = self._probe.status
         if status is not None:
             self._handlers = tuple(sorted(status.handlers))

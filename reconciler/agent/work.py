@@ -54,6 +54,8 @@ class Worker:
         self.answers: dict[str, WorkReport] = {}
         self.stopping = False
         """Nothing new is begun."""
+        self.busy = False
+        """At work: what the host looks like in between is nobody's news."""
 
     def see(self, node: Node) -> None:
         """The Node has changed."""
@@ -98,6 +100,7 @@ class Worker:
 
     async def _one(self, runtime: str, state: NodeState) -> bool:
         """Whether it still waits."""
+        self.busy = True
         try:
             answer = await self._do(runtime, state)
         except Wait as wait:
@@ -111,6 +114,8 @@ class Worker:
             return True
         except HostConfigError as error:
             answer = _answer(state, WorkResult.WAITING, "HostConfig", str(error))
+        finally:
+            self.busy = False
         if self.answers.get(runtime) != answer:
             self.answers[runtime] = answer
             self._changed()
