@@ -59,7 +59,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     sockets: tuple[str, ...] = ()
     boot: str = ""
     invocation: str = ""
-    """InvocationID of the unit when the change, or its undo, was written."""
+    """InvocationID of the unit right before our last restart: another one afterwards says that it took place."""
     commit: float | None = None
     """CLOCK_MONOTONIC when the last byte of this step was written; None before it."""
     restarts: int = 0

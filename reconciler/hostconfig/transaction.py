@@ -142,11 +142,12 @@ class Transaction:
             return Proof(True, "a person stopped containerd; what is on disk is for its next start")
         since = self._clock.monotonic()
         old = state.active_state == "active" and state.active_enter_monotonic < commit
-        running = state.active_state == "active" or pending.restarts > 0
-        if running and not old:
+        asked = pending.restarts > 0 and state.invocation_id != pending.invocation
+        if asked or (state.active_state == "active" and not old):
             proof = await prover.prove(expected, commit, since, "")
-            if proof.good or pending.restarts:
+            if proof.good or asked:
                 return proof
+        pending = msgspec.structs.replace(pending, invocation=state.invocation_id)
         return await self._restart(journal, pending, prover, undo=undo)
 
     async def _restart(self, journal: Journal, pending: Pending, prover: Prover, *, undo: bool) -> Proof:

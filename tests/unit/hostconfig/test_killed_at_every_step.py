@@ -1,0 +1,108 @@
+"""Whatever step a process dies at, the next one brings the host to an end: all of the change, or nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+
+import pytest
+from hostconfig_bench import KATA, MAIN, Bench, Killed
+
+from reconciler.hostconfig import Verdict
+
+
+async def steps_of_apply(bench: Bench) -> int:
+    await bench.engine().apply("kata", "uid-1", KATA)
+    return len(bench.steps.seen)
+
+
+async def kill(bench: Bench, step: int, operation: str) -> None:
+    """Run `operation` in an engine that dies at `step`."""
+    bench.steps.seen.clear()
+    bench.steps.kill_at = step
+    engine = bench.engine()
+    work = engine.apply("kata", "uid-1", KATA) if operation == "apply" else engine.remove("kata")
+    with pytest.raises(Killed):
+        await work
+
+
+@pytest.mark.parametrize("step", range(12))
+async def test_apply_killed_anywhere_then_applied_again(bench: Bench, step: int) -> None:
+    await kill(bench, step, "apply")
+    outcome = await bench.engine().apply("kata", "uid-1", KATA)
+    assert outcome.verdict in (Verdict.CHANGED, Verdict.UNCHANGED)
+    assert bench.machine.handlers == ("kata-qemu", "runc")
+    assert bench.machine.starts == 1
+    assert bench.engine().journal() == {"kata": "uid-1"}
+    assert bench.leftovers() == []
+    assert bench.machine.armed is None
+
+
+@pytest.mark.parametrize("step", range(12))
+async def test_apply_killed_anywhere_then_only_recovered(bench: Bench, step: int) -> None:
+    await kill(bench, step, "apply")
+    await bench.engine().recover()
+    written = bench.config.read_bytes() != MAIN
+    assert bench.machine.handlers == (("kata-qemu", "runc") if written else ("runc",))
+    assert bench.machine.starts == (1 if written else 0)
+    assert bench.engine().journal() == ({"kata": "uid-1"} if written else {})
+    assert await bench.engine().recover() == []
+
+
+@pytest.mark.parametrize("step", range(12))
+async def test_remove_killed_anywhere_then_removed_again(bench: Bench, step: int) -> None:
+    await bench.engine().apply("kata", "uid-1", KATA)
+    bench.machine.starts = 0
+    await kill(bench, step, "remove")
+    outcome = await bench.engine().remove("kata")
+    assert outcome.verdict in (Verdict.CHANGED, Verdict.UNCHANGED)
+    assert bench.config.read_bytes() == MAIN
+    assert bench.machine.handlers == ("runc",)
+    assert bench.machine.starts == 1
+    assert bench.engine().journal() == {}
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("fault", ["exits", "no CRI"])
+async def test_a_bad_apply_killed_anywhere_is_undone_with_two_restarts(bench: Bench, fault: str) -> None:
+    bench.machine.rejects = lambda handlers: fault if "kata-qemu" in handlers else ""
+    total = await steps_of_apply(bench)
+    for step in range(total):
+        bench.machine.starts = 0
+        await kill(bench, step, "apply")
+        await bench.engine().recover()
+        assert bench.config.read_bytes() == MAIN, step
+        assert bench.machine.handlers == ("runc",), step
+        assert bench.machine.starts <= 2, step
+        assert bench.engine().journal() == {}, step
+        assert bench.leftovers() == [], step
+
+
+async def test_twelve_steps_are_all_of_them(bench: Bench) -> None:
+    assert await steps_of_apply(bench) == 12
+
+
+async def test_the_host_takes_a_change_back_when_nobody_comes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script that the timer runs, with a root of our own in place of the host's /."""
+    await steps_of_apply(bench)
+    proven = bench.steps.seen.index("proven")
+    await bench.engine().remove("kata")
+    await kill(bench, proven, "apply")
+    script = bench.root / "var/lib/runtime-reconciler/undo.sh"
+    assert bench.machine.armed == ("/bin/sh", "/var/lib/runtime-reconciler/undo.sh")
+    text = script.read_text().replace("/etc/", f"{bench.root}/etc/").replace("/var/lib/", f"{bench.root}/var/lib/")
+    commands = bench.root / "bin"
+    commands.mkdir()
+    (commands / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {bench.root}/systemctl\n')
+    (commands / "systemctl").chmod(0o755)
+    environment = {"PATH": f"{commands}:/usr/bin:/bin"}
+    await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", text], env=environment, check=True)
+    assert bench.config.read_bytes() == MAIN
+    asked = (bench.root / "systemctl").read_text()
+    assert asked == "reset-failed containerd.service\nrestart containerd.service\n"
+    bench.machine.boot()
+    bench.machine.starts = 0
+    (outcome,) = await bench.engine().recover()
+    assert outcome.undone
+    assert bench.machine.starts == 0
+    assert bench.engine().journal() == {}
