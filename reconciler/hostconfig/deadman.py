@@ -77,3 +77,8 @@ class DeadMan:
             await self._systemd.disarm(UNIT)
         except SystemdError:
             return
+
+    def forget(self) -> None:
+        """Delete the script and its copies, once the switch is disarmed for good. Blocks on the disk."""
+        for path in self._state.folder.glob("undo*"):
+            path.unlink(missing_ok=True)

@@ -251,8 +251,6 @@ class HostConfig:
 
     async def _recover(self) -> list[Outcome]:
         journal = self._state.load()
-        if self._dead_man is not None:
-            await self._dead_man.disarm()
         if journal.pending is None:
             return []
         return [await self._transaction().recover(journal, journal.pending)]

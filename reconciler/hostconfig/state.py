@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.hostconfig.model import Code, Refused
 from reconciler.hostconfig.planning import FilePlan
-from reconciler.hostconfig.writing import Trace, digest, read, write_state
+from reconciler.hostconfig.writing import Trace, digest, read, sync_directory, write_state
 
 JOURNAL = "journal.json"
 LOCK = "lock"
@@ -99,9 +99,14 @@ class State:
             raise Refused(Code.FOREIGN_CHANGE, f"{self.folder / JOURNAL} cannot be read: {error}") from error
 
     def save(self, journal: Journal) -> None:
-        """Raises Refused(NotWritable)."""
+        """An empty journal is no file: nothing of ours is left behind. Raises Refused(NotWritable)."""
         self._trace("journal")
         try:
+            if journal == Journal():
+                (self.folder / JOURNAL).unlink(missing_ok=True)
+                if self.folder.is_dir():
+                    sync_directory(self.folder)
+                return
             write_state(self.folder / JOURNAL, msgspec.json.encode(journal, order="sorted"))
         except OSError as error:
             raise Refused(Code.NOT_WRITABLE, f"{self.folder / JOURNAL}: {error.strerror}") from error

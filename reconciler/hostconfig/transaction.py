@@ -60,7 +60,7 @@ class Transaction:
         now = [self._now(file) for file in pending.files]
         untouched = all(held == file.before for held, file in zip(now, pending.files, strict=True))
         if pending.step is Step.WRITING and untouched:
-            self._finish(pending, undone=True)
+            await self._finish(pending, undone=True)
             return self._outcome(Verdict.UNCHANGED)
         if pending.step is Step.WRITTEN and pending.files and untouched:
             reason = "the host took the change back by itself"
@@ -78,7 +78,7 @@ class Transaction:
             return await self._withdraw(journal, pending, error)
         proof = await self._serve(journal, pending, undo=False)
         if proof.good:
-            self._finish(pending, undone=False)
+            await self._finish(pending, undone=False)
             return self._outcome(Verdict.CHANGED)
         log.error("change proven bad", extra={"runtime": pending.name, "why": proof.message})
         pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=proof.message)
@@ -122,7 +122,7 @@ class Transaction:
             pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=error.message)
             await self._undo(self._save(journal, pending), pending)
         else:
-            self._finish(pending, undone=True)
+            await self._finish(pending, undone=True)
         return replace(error.outcome(), restarted=self._restarted, outage=self._outage, undone=bool(written))
 
     # The daemon
@@ -175,8 +175,6 @@ class Transaction:
                 guard.cancel()
                 await asyncio.gather(guard, return_exceptions=True)
         self._trace("proven")
-        if self._dead_man is not None:
-            await self._dead_man.disarm()
         return proof
 
     async def _armed(self, pending: Pending) -> None:
@@ -211,7 +209,7 @@ class Transaction:
             message += f"; not taken back: {'; '.join(left)}"
         if not proof.good:
             message += f"; the old configuration does not serve either ({proof.message}): it was not the cause"
-        self._finish(pending, undone=not left)
+        await self._finish(pending, undone=not left)
         return self._outcome(Verdict.BROKEN, Code.VERIFY_FAILED, message, undone=not left)
 
     # The journal
@@ -221,8 +219,14 @@ class Transaction:
         self._state.save(journal)
         return journal
 
-    def _finish(self, pending: Pending, *, undone: bool) -> None:
-        """The journal without the change. After an undo the host holds what it held before."""
+    async def _finish(self, pending: Pending, *, undone: bool) -> None:
+        """The journal without the change. After an undo the host holds what it held before.
+
+        The dead-man switch goes first: what is proven must not be taken back.
+        """
+        if self._dead_man is not None:
+            await self._dead_man.disarm()
+            self._dead_man.forget()
         for file in pending.files:
             writing.clean(self._host, file.path, self._temporary(file.path))
         runtimes = dict(self._state.load().runtimes)
