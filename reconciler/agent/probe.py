@@ -35,6 +35,8 @@ class Probe:
         self.version = ""
         self.status: Status | None = None
         self.unit: UnitState | None = None
+        self.looked = False
+        """Whether there was a first look: before it nothing can be said."""
         self._invocation = ""
         barrier.listen(lambda state: self.nudge() if state is State.CLOSED else None)
 
@@ -60,10 +62,14 @@ class Probe:
 
     async def look(self) -> None:
         """Ask systemd and CRI, and set the barrier by their answers."""
-        before = (self.version, self.status, self.unit, self._barrier.state, self._barrier.reason)
+        before = self._seen()
         await self._look()
-        if before != (self.version, self.status, self.unit, self._barrier.state, self._barrier.reason):
+        self.looked = True
+        if before != self._seen():
             self._changed()
+
+    def _seen(self) -> tuple[object, ...]:
+        return (self.looked, self.version, self.status, self.unit, self._barrier.state, self._barrier.reason)
 
     async def _look(self) -> None:
         try:

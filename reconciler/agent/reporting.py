@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 RETRY = 1.0
 """Seconds until a failed write is tried again, doubled up to RETRY_MAX, with jitter."""
 RETRY_MAX = 30.0
+HOLD = 30.0
+"""Seconds for which the report waits for the answer of work in hand, so that both go in one write."""
 
 _TEXT = {
     State.OPEN: ("True", "Serving", "CRI answers Version and Status"),
@@ -67,17 +69,30 @@ class Reporter:
         while True:
             self._nudge.clear()
             try:
-                await self._write()
-                delay = RETRY
-                await self._nudge.wait()
+                held = self._held()
+                if held is None:
+                    await self._write()
+                    delay = RETRY
+                async with asyncio.timeout(held):
+                    await self._nudge.wait()
+            except TimeoutError:
+                continue
             except (ApiError, TransportError) as error:
                 log.warning("report not written", extra={"error": str(error)})
                 await asyncio.sleep(delay * (0.5 + self._deps.rng.random() / 2))
                 delay = min(delay * 2, RETRY_MAX)
 
+    def _held(self) -> float | None:
+        """Seconds that the report still has to wait for the work in hand; None when it may be written."""
+        since = self._worker.busy_since
+        if since is None:
+            return None
+        left = since + HOLD - asyncio.get_running_loop().time()
+        return left if left > 0 else None
+
     async def _write(self) -> None:
         node = self._node
-        if node is None:
+        if node is None or not self._probe.looked:
             return
         journal = await asyncio.to_thread(self._deps.host.journal)
         told = self._told(node)
@@ -123,7 +138,7 @@ class Reporter:
             boot=self._deps.boot,
             containerd=self._probe.version or (told.containerd if told else ""),
             handlers=self._handlers,
-            work=dict(self._worker.answers),
+            work=self._worker.asked_for(),
             ended=tuple(sorted(self._ended())),
             journal=journal,
         )

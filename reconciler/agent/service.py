@@ -34,7 +34,7 @@ class Agent:
             deps.client, PODS, clock=deps.clock, rng=deps.rng, field_selector=f"spec.nodeName={deps.node}"
         )
         self._probe = Probe(deps, self.barrier, self._host_changed)
-        self._worker = Worker(deps, self.barrier, self._probe, self._told)
+        self._worker = Worker(deps, self.barrier, self._probe, self._told, over=self._over)
         self.kills = Kills(deps, self.barrier, self._pods.store, self._told)
         self._reporter = Reporter(deps, self.barrier, self._probe, self._worker, ended=lambda: self.kills.ended)
         self._reviver = Reviver(deps, self._probe)
@@ -61,6 +61,11 @@ class Agent:
     def stop(self) -> None:
         """Begin nothing new."""
         self._worker.stopping = True
+
+    def _over(self, uid: str) -> bool:
+        """Nothing of this pod can run: CRI has shown it, or this machine has no such pod (uncached lists come first)."""
+        known = self._pods.synced.is_set() and not any(p.metadata.uid == uid for p in self._pods.store.list())
+        return not uid or uid in self.kills.ended or known
 
     def _on_node(self, kind: str, old: Any, new: Any, initial: bool) -> None:
         if new is not None:

@@ -12,7 +12,16 @@ from reconciler.agent.deps import Deps
 from reconciler.agent.probe import Probe
 from reconciler.api import names
 from reconciler.api.meta import Node
-from reconciler.api.node import AGENT_STAGES, NodeState, Stage, WorkReport, WorkResult, cut, decode_state
+from reconciler.api.node import (
+    AGENT_STAGES,
+    NodeState,
+    Stage,
+    WorkReport,
+    WorkResult,
+    cut,
+    decode_report,
+    decode_state,
+)
 from reconciler.api.noderuntime import RevisionData, WrittenBy, revision_name
 from reconciler.barrier.barrier import RetryBarrier
 from reconciler.cri.api import ContainerState, CriError, Sandbox
@@ -26,6 +35,8 @@ RETRY = 1.0
 """Seconds until work that waits is tried again, when nothing is heard before; doubled up to RETRY_MAX."""
 RETRY_MAX = 30.0
 CALL = 5.0
+PATIENCE = 2.0
+"""Seconds that work may wait before the report says so: most causes go sooner, and each word costs a write."""
 
 
 class Stale(Exception):
@@ -44,8 +55,18 @@ class Wait(Exception):
 class Worker:
     """Does the work of one node. `answers` is what the report says of it."""
 
-    def __init__(self, deps: Deps, barrier: RetryBarrier, probe: Probe, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        deps: Deps,
+        barrier: RetryBarrier,
+        probe: Probe,
+        changed: Callable[[], None],
+        *,
+        over: Callable[[str], bool],
+    ) -> None:
+        """`over(uid)`: nothing of that pod can run any more, known without asking CRI."""
         self._deps = deps
+        self._over = over
         self._barrier = barrier
         self._probe = probe
         self._changed = changed
@@ -54,11 +75,17 @@ class Worker:
         self.answers: dict[str, WorkReport] = {}
         self.stopping = False
         """Nothing new is begun."""
+        self.busy_since: float | None = None
+        """Loop time since when one piece is in hand."""
+        self._waiting: dict[str, tuple[NodeState, float]] = {}
+        """By runtime: the state whose work waits, and since when."""
         self.busy = False
         """At work: what the host looks like in between is nobody's news."""
 
     def see(self, node: Node) -> None:
-        """The Node has changed."""
+        """The Node has changed. The first one tells what was answered before this process began."""
+        if self._node is None:
+            self.answers = _told(node)
         self._node = node
         self._nudge.set()
 
@@ -66,11 +93,16 @@ class Worker:
         """The host has changed: try again what waits."""
         self._nudge.set()
 
+    def asked_for(self) -> dict[str, WorkReport]:
+        """Answers for runtimes that the Node still has a state of."""
+        held = {} if self._node is None else self._node.metadata.annotations
+        return {k: v for k, v in self.answers.items() if names.state_annotation(k) in held}
+
     async def run(self) -> None:
         delay = RETRY
         while True:
             self._nudge.clear()
-            waiting = [await self._one(runtime, state) for runtime, state in self._asked()]
+            waiting = [await self._in_hand(runtime, state) for runtime, state in [*self._asked()]]
             delay = min(delay * 2, RETRY_MAX) if any(waiting) else RETRY
             try:
                 async with asyncio.timeout(delay if any(waiting) else None):
@@ -98,6 +130,16 @@ class Worker:
         answer = self.answers.get(runtime)
         return answer is not None and answer.result is not WorkResult.WAITING and _same(answer, state)
 
+    async def _in_hand(self, runtime: str, state: NodeState) -> bool:
+        if self.stopping:
+            return False
+        self.busy_since = asyncio.get_running_loop().time()
+        try:
+            return await self._one(runtime, state)
+        finally:
+            self.busy_since = None
+            self._changed()
+
     async def _one(self, runtime: str, state: NodeState) -> bool:
         """Whether it still waits."""
         self.busy = True
@@ -116,10 +158,22 @@ class Worker:
             answer = _answer(state, WorkResult.WAITING, "HostConfig", str(error))
         finally:
             self.busy = False
-        if self.answers.get(runtime) != answer:
+        if answer.result is not WorkResult.WAITING:
+            self._waiting.pop(runtime, None)
             self.answers[runtime] = answer
-            self._changed()
-        return answer.result is WorkResult.WAITING
+            return False
+        if self._patient(runtime, state):
+            self.answers[runtime] = answer
+        return True
+
+    def _patient(self, runtime: str, state: NodeState) -> bool:
+        """Whether this work has waited for long enough to say so."""
+        now = asyncio.get_running_loop().time()
+        what, since = self._waiting.get(runtime, (state, now))
+        if _key(what) != _key(state):
+            since = now
+        self._waiting[runtime] = (state, since)
+        return now - since >= PATIENCE
 
     async def _do(self, runtime: str, state: NodeState) -> WorkReport:
         if state.stage is Stage.CONFIGURE:
@@ -130,7 +184,8 @@ class Worker:
         data = await self._revision(runtime, state)
         await self._nothing_runs(state.pod)
         if any(h.written_by is WrittenBy.AGENT for h in data.handlers) or data.snapshotters:
-            outcome = await self._deps.host.apply(runtime, state.uid, data, fence=self._fence(runtime, state))
+            fence = self._fence(runtime, state, frozenset())
+            outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
             self._count("configure", outcome)
             if not outcome.good:
                 return _refused(state, outcome)
@@ -146,18 +201,19 @@ class Worker:
         return _answer(state, WorkResult.DONE)
 
     async def _unconfigure(self, runtime: str, state: NodeState) -> WorkReport:
-        await self._nothing_runs(state.pod)
-        if state.error is None or state.error.reason != "Force":
-            await self._nobody_uses(runtime, state)
-        outcome = await self._deps.host.remove(runtime, fence=self._fence(runtime, state))
+        if not self._over(state.pod):
+            await self._nothing_runs(state.pod)
+        handlers = await self._guarded(runtime, state)
+        await self._nobody_uses(handlers)
+        outcome = await self._deps.host.remove(runtime, fence=self._fence(runtime, state, handlers))
         self._count("unconfigure", outcome)
         if not outcome.good:
             return _refused(state, outcome)
         await self._probe.look()
         return _answer(state, WorkResult.DONE)
 
-    def _fence(self, runtime: str, state: NodeState) -> Fence:
-        """Right before the first write: the Node, read live, still asks for exactly this."""
+    def _fence(self, runtime: str, state: NodeState, handlers: frozenset[str]) -> Fence:
+        """Right before the first write: the Node, read live, still asks for exactly this; nobody uses `handlers`."""
 
         async def check() -> None:
             if self.stopping:
@@ -170,6 +226,7 @@ class Worker:
                 now = None
             if now is None or _key(now) != _key(state):
                 raise Stale
+            await self._nobody_uses(handlers)
 
         return check
 
@@ -185,25 +242,28 @@ class Worker:
         """The payload's pod of the step before must be over in CRI; a finished one's sandbox is stopped here."""
         if not uid:
             return
-        try:
-            containers = await self._deps.cri.containers(timeout=CALL)
-            sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
-        except CriError:
-            if self._barrier.reason in ("CRIMissing", "UnitFailed", "NotServing"):
-                return  # configure and undo must work while CRI is down
-            raise
+        containers = await self._deps.cri.containers(timeout=CALL)
+        sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
         if any(c.pod_uid == uid and c.state in (ContainerState.RUNNING, ContainerState.CREATED) for c in containers):
             raise Wait("PodStillRunning", f"a container of pod {uid} still runs")
         for sandbox in sandboxes:
             if sandbox.pod_uid == uid and sandbox.ready:
                 await self._deps.cri.stop_sandbox(sandbox.id, timeout=30)
 
-    async def _nobody_uses(self, runtime: str, state: NodeState) -> None:
+    async def _guarded(self, runtime: str, state: NodeState) -> frozenset[str]:
+        """Handlers that no sandbox may use when they go; none when a person forces it, or nobody knows them."""
+        if state.error is not None and state.error.reason == "Force":
+            return frozenset()
         try:
             data = await self._revision(runtime, state)
         except Wait:
-            return  # nobody knows its handlers any more
-        handlers = {h.name for h in data.handlers}
+            return frozenset()
+        return frozenset(handler.name for handler in data.handlers)
+
+    async def _nobody_uses(self, handlers: frozenset[str]) -> None:
+        """Raises Wait(HandlerInUse)."""
+        if not handlers:
+            return
         try:
             sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
         except CriError:
@@ -217,6 +277,14 @@ class Worker:
         self._deps.metrics.transaction(operation, outcome.verdict.value, reason, outcome.outage)
         if outcome.restarted:
             self._deps.metrics.restarted("agent")
+
+
+def _told(node: Node) -> dict[str, WorkReport]:
+    """Answers that the Node holds already."""
+    try:
+        return dict(decode_report(node.metadata.annotations.get(names.REPORT_ANNOTATION, "")).work)
+    except msgspec.MsgspecError:
+        return {}
 
 
 def _refused(state: NodeState, outcome: Outcome) -> WorkReport:

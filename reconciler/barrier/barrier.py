@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
@@ -17,6 +18,8 @@ T = TypeVar("T")
 
 ABREAST = 4
 """Waiting callers that are let through at once when the barrier opens."""
+TURN = 1.0
+"""Seconds after which a caller that was let through no longer holds up the next one: a kill may take minutes."""
 BACKOFF_MIN = 0.05
 BACKOFF_MAX = 2.0
 """Seconds between tries of one operation, with full jitter."""
@@ -56,7 +59,9 @@ class RetryBarrier:
         self._metrics = metrics
         self._opened = asyncio.Event()
         self._gate = asyncio.Semaphore(ABREAST)
-        self._since = 0.0
+        self._since: float | None = None
+        self._epoch = 0
+        """Counts the openings: a call to the process before says nothing about the one after."""
         self._listeners: list[Callable[[State], None]] = []
 
     def listen(self, listener: Callable[[State], None]) -> None:
@@ -67,28 +72,26 @@ class RetryBarrier:
         """CRI answers, and the process is the new one."""
         if self.state is State.OPEN:
             return
-        if self._metrics is not None and self._since:
+        if self._metrics is not None and self._since is not None:
             self._metrics.opened(_now() - self._since)
+        self._since = None
+        self._epoch += 1
         self._set(State.OPEN, "Serving")
         self._opened.set()
 
     def close(self, reason: str) -> None:
         """`reason` is CamelCase and from a closed set: SocketGone, ProcessChanged, Outage, Starting …"""
-        if self.state is State.CLOSED:
-            self.reason = reason
+        if self.state is State.CLOSED and self.reason == reason:
             return
         self._opened.clear()
-        self._since = _now()
-        if self._metrics is not None:
-            self._metrics.closed(reason)
+        self._begins(reason)
         self._set(State.CLOSED, reason)
 
     def fail(self, reason: str) -> None:
         """The resource is up and cannot serve; waiting callers get BarrierFailed."""
         if self.state is State.FAILED:
             return
-        if self.state is State.OPEN:
-            self._since = _now()
+        self._begins(reason)
         self._set(State.FAILED, reason)
         self._opened.set()
 
@@ -125,24 +128,49 @@ class RetryBarrier:
     async def _once(
         self, operation: Callable[[], Awaitable[T]], begun: float, last: list[CriError], idempotent: bool
     ) -> T:
+        if self.state is State.OPEN:
+            return await self._run(operation, last, idempotent)
         await self.wait_open()
-        async with self._gate:
+        async with self._turn():
             await self.wait_open()
             if self._metrics is not None:
                 self._metrics.waited(_now() - begun)
-            try:
-                return await operation()
-            except CriError as error:
-                kind = classify(error)
-                if kind is not ErrorClass.OUTAGE:
-                    raise
-                last.append(error)
+            return await self._run(operation, last, idempotent)
+
+    async def _run(self, operation: Callable[[], Awaitable[T]], last: list[CriError], idempotent: bool) -> T:
+        epoch = self._epoch
+        try:
+            return await operation()
+        except CriError as error:
+            if classify(error) is not ErrorClass.OUTAGE:
+                raise
+            last.append(error)
+            if epoch == self._epoch:
                 self.close("CallFailed")
-                if self._metrics is not None:
-                    self._metrics.retried("outage")
-                if not idempotent:
-                    raise
-                raise _Again from error
+            if not idempotent:
+                raise
+            if self._metrics is not None:
+                self._metrics.retried("outage")
+            raise _Again from error
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One of the few places at the gate, for at most TURN seconds."""
+        await self._gate.acquire()
+        release = asyncio.get_running_loop().call_later(TURN, self._gate.release)
+        try:
+            yield
+        finally:
+            if not release.cancelled() and release.when() > _now():
+                release.cancel()
+                self._gate.release()
+
+    def _begins(self, reason: str) -> None:
+        """An outage begins, unless it is one already."""
+        if self._since is None:
+            self._since = _now()
+            if self._metrics is not None:
+                self._metrics.closed(reason)
 
     def _set(self, state: State, reason: str) -> None:
         self.state, self.reason = state, reason

@@ -25,9 +25,9 @@ class ErrorClass(enum.Enum):
 
 def classify(error: CriError) -> ErrorClass:
     """The class of `error`."""
-    if error.code is Code.DEADLINE_EXCEEDED or error.code is Code.CANCELED:
+    if error.code in (Code.DEADLINE_EXCEEDED, Code.CANCELED):
         return ErrorClass.HUNG
-    if error.connection or error.code is Code.UNAVAILABLE or NOT_INITIALIZED in error.message:
+    if error.connection or NOT_INITIALIZED in error.message:
         return ErrorClass.OUTAGE
     if error.code is Code.UNIMPLEMENTED:
         return ErrorClass.TERMINAL

@@ -6,10 +6,12 @@ import typer
 
 from reconciler.cli.controller import controller
 from reconciler.cli.manifests import manifests
+from reconciler.cli.simulate import simulate
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__)
 app.command()(controller)
 app.command()(manifests)
+app.command()(simulate)
 
 
 @app.command()

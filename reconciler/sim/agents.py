@@ -16,7 +16,9 @@ from reconciler.sim.runtime import VERSION
 def real_agent(node: SimNode, client: Client) -> Agent:
     """The agent of `node`, for its present life."""
     cri, systemd = node.cri(), node.systemd()
-    host = HostConfig(node.root, version=VERSION, systemd=systemd, cri=cri, clock=node.clock)
+    host = HostConfig(
+        node.root, version=VERSION, systemd=systemd, cri=cri, clock=node.clock, boot_id=lambda: node.boot_id
+    )
     return Agent(
         Deps(
             node=node.name,
