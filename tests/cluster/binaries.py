@@ -28,7 +28,9 @@ def _build(module: str, version: str, name: str, package: str, *, flags: str = "
     if target.exists():
         return
     if shutil.which("go") is None:
-        raise CommandFailed(f"{name} {version} is not in {paths.CACHE} and cannot be built: no `go` on PATH (1.24 or later)")
+        raise CommandFailed(
+            f"{name} {version} is not in {paths.CACHE} and cannot be built: no `go` on PATH (1.24 or later)"
+        )
     print(f"building {name} {version} …", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".unfinished")

@@ -28,7 +28,13 @@ def run(
     data = stdin.encode() if isinstance(stdin, str) else stdin
     try:
         done = subprocess.run(
-            words, input=data, capture_output=True, env={**os.environ, **(env or {})}, cwd=cwd, timeout=timeout, check=False
+            words,
+            input=data,
+            capture_output=True,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{' '.join(words)[:200]}: not done after {timeout:.0f} s") from error
@@ -54,7 +60,9 @@ class Daemon:
             return None
         return int(pid) if _start_time(int(pid)) == started else None
 
-    def start(self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+    def start(
+        self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         """Start it in a session of its own, unless it runs already."""
         if self.pid() is not None:
             return

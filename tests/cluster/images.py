@@ -45,7 +45,11 @@ def write(path: Path, name: str, *, entrypoint: Sequence[str] = (), files: Mappi
     config_name = hashlib.sha256(text).hexdigest() + ".json"
     manifest = [{"Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"]}]
     with tarfile.open(path, "w") as archive:
-        for member, data in ((config_name, text), ("layer.tar", layer), ("manifest.json", json.dumps(manifest).encode())):
+        for member, data in (
+            (config_name, text),
+            ("layer.tar", layer),
+            ("manifest.json", json.dumps(manifest).encode()),
+        ):
             _add_file(archive, member, data, mode=0o644)
 
 

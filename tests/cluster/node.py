@@ -103,7 +103,9 @@ class Node:
         return self.run("/bin/sh", "-c", script, timeout=timeout, check=check)
 
     def crictl(self, *argv: str, timeout: float = 30.0, check: bool = True) -> str:
-        return self.run("crictl", "-t", "20s", "-r", "unix:///run/containerd/containerd.sock", *argv, timeout=timeout, check=check)
+        return self.run(
+            "crictl", "-t", "20s", "-r", "unix:///run/containerd/containerd.sock", *argv, timeout=timeout, check=check
+        )
 
     def path(self, inside: str) -> Path:
         """A path inside the running node, mounts included (`/run`)."""
@@ -169,7 +171,12 @@ class Node:
         wants = root / "etc/systemd/system/multi-user.target.wants"
         wants.mkdir(parents=True, exist_ok=True)
         for unit, text in _UNITS.items():
-            values = {"ip": self.ip, "name": self.name, "bridge": paths.BRIDGE_ADDRESS, "service": paths.SERVICE_ADDRESS}
+            values = {
+                "ip": self.ip,
+                "name": self.name,
+                "bridge": paths.BRIDGE_ADDRESS,
+                "service": paths.SERVICE_ADDRESS,
+            }
             write(f"etc/systemd/system/{unit}.service", text.format(**values))
             (wants / f"{unit}.service").symlink_to(f"/etc/systemd/system/{unit}.service")
 

@@ -15,7 +15,14 @@ _NODE = (
     "ca-certificates,conntrack,ethtool,socat"
 )
 _IMAGE_BASE = "python3,python3-venv"
-_NOT_NEEDED = ("usr/share/doc", "usr/share/locale", "usr/share/man", "usr/share/info", "var/lib/apt/lists", "var/cache/apt")
+_NOT_NEEDED = (
+    "usr/share/doc",
+    "usr/share/locale",
+    "usr/share/man",
+    "usr/share/info",
+    "var/lib/apt/lists",
+    "var/cache/apt",
+)
 
 
 def node_root() -> Path:
