@@ -119,12 +119,57 @@ def _keys() -> None:
 
     openssl("genrsa", "-out", "sa.key", "2048")
     openssl("rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub")
-    openssl(*["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365", "-subj", "/CN=test-ca", "-keyout", "ca.key", "-out", "ca.crt"])
-    openssl(*["req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kube-apiserver", "-keyout", "api.key", "-out", "api.csr"])
+    openssl(
+        *[
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "365",
+            "-subj",
+            "/CN=test-ca",
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.crt",
+        ]
+    )
+    openssl(
+        *[
+            "req",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=kube-apiserver",
+            "-keyout",
+            "api.key",
+            "-out",
+            "api.csr",
+        ]
+    )
     names = f"IP:{paths.BRIDGE_ADDRESS},IP:127.0.0.1,IP:{paths.SERVICE_ADDRESS},DNS:kubernetes.default.svc"
     (_PKI / "names").write_text(f"subjectAltName={names}\n")
     openssl(
-        *["x509", "-req", "-in", "api.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "365", "-out", "api.crt", "-extfile", "names"]
+        *[
+            "x509",
+            "-req",
+            "-in",
+            "api.csr",
+            "-CA",
+            "ca.crt",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "365",
+            "-out",
+            "api.crt",
+            "-extfile",
+            "names",
+        ]
     )
 
 

@@ -1,0 +1,71 @@
+"""Install the product as the README tells a user: its image on the nodes, then `kubectl apply -k`."""
+
+from __future__ import annotations
+
+import re
+
+from tests.cluster import api as names
+from tests.cluster import paths, productimage
+from tests.cluster.api import Api
+from tests.cluster.cluster import kubectl, nodes
+from tests.cluster.command import wait_until
+from tests.cluster.node import Node
+
+MANIFESTS = paths.PROJECT / "deploy" / "base"
+
+
+def install() -> None:
+    """Applied, rolled out, and of this tree's sources; returns when all of its pods are ready."""
+    image = _image()
+    archive = productimage.build(image)
+    fresh = [node for node in nodes() if not (node.root / "var/lib" / f"{archive.stem}.loaded").exists()]
+    for node in nodes():
+        productimage.load(archive, node)
+    kubectl("apply", "-k", str(MANIFESTS), timeout=60)
+    if fresh:
+        kubectl("-n", names.NAMESPACE, "delete", "pods", "--all", "--wait=false")
+    wait_until(lambda: len(ready_pods()) == 2 + len(nodes()), 120, every=0.5, what="controller and agents ready")
+
+
+def remove() -> None:
+    """Taken away again; NodeRuntimes must be gone before."""
+    kubectl("delete", "-k", str(MANIFESTS), "--ignore-not-found", "--wait=true", timeout=180)
+
+
+def ready_pods(component: str = "") -> list[names.Object]:
+    """Pods of the controller and the agent that are ready and stay."""
+    selector = "in%20(agent,controller)" if not component else f"in%20({component})"
+    path = f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/component%20{selector}"
+    return [pod for pod in Api("observer").items(path) if _ready(pod)]
+
+
+def agent_pod(node: Node) -> names.Object:
+    """The agent's pod on `node`. Raises LookupError when it is not ready."""
+    for pod in ready_pods("agent"):
+        if pod["spec"]["nodeName"] == node.name:
+            return pod
+    raise LookupError(f"no ready agent on {node.name}")
+
+
+def leader() -> names.Object:
+    """The pod that holds the controller's Lease. Raises LookupError when nobody does."""
+    holder = (Api("observer").find(f"{names.LEASES}/runtime-reconciler-controller") or {"spec": {}})["spec"]
+    identity = holder.get("holderIdentity") or ""
+    for pod in Api("observer").items(f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/component%3Dcontroller"):
+        if identity.startswith(pod["metadata"]["name"]):
+            return pod
+    raise LookupError(f"the Lease's holder is {identity!r}, which is no pod of the controller")
+
+
+def _ready(pod: names.Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return ready and not pod["metadata"].get("deletionTimestamp")
+
+
+def _image() -> str:
+    text = (MANIFESTS / "agent.yaml").read_text()
+    found = re.search(r"^\s*image: (\S+)$", text, re.MULTILINE)
+    if found is None:
+        raise LookupError(f"no image in {MANIFESTS / 'agent.yaml'}")
+    return found[1]
