@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import typer
 
+from reconciler.cli import config
 from reconciler.cli.controller import controller
 from reconciler.cli.manifests import manifests
 from reconciler.cli.simulate import simulate
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__)
+app = typer.Typer(no_args_is_help=True, add_completion=True, help="Container runtimes for the nodes of a cluster.")
 app.command()(controller)
 app.command()(manifests)
 app.command()(simulate)
+app.add_typer(config.app, name="config")
 
 
 @app.command()
 def agent() -> None:
-    """The node agent. (It is started before this command line is loaded; see `reconciler agent --help`.)"""
-    raise typer.Exit(2)
+    """The node agent; `agent` must be the first word. See `reconciler agent --help`."""
+    raise typer.BadParameter("give `agent` as the first word: it starts before this command line is loaded")
