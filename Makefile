@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LOOPS ?= 20
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo hosts e2e lock proto clean
+.PHONY: test lint demo hosts e2e lock docs image proto clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +39,17 @@ lock:
 	$(VENV)-lock/bin/pip install --quiet pip-tools==7.6.2
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller -o requirements.lock pyproject.toml
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller --extra dev -o requirements-dev.lock pyproject.toml
+
+# What is made from the code: the CRD and the page of metrics. Tests hold both to it.
+docs: $(STAMP)
+	$(BIN)/reconciler manifests > deploy/base/crd.yaml
+	$(BIN)/python -m metrics.reference > docs/metrics.md
+
+# The image of README.md: a wheel of this tree, then buildah (IMAGE=registry/name:tag).
+IMAGE ?= runtime-reconciler:0.1.0
+image: $(STAMP)
+	rm -rf dist && $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	buildah build --ignorefile deploy/.containerignore -f deploy/Containerfile -t $(IMAGE) .
 
 proto:
 	sh reconciler/cri/generate.sh

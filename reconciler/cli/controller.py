@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 
 from metrics.controller import NodeCollector
 from metrics.exporter import Exporter
+from metrics.kube import LeaderCollector, RequestMetrics
 from reconciler.api import logs, names
 from reconciler.api.clock import SystemClock
 from reconciler.controller import Controller
@@ -39,11 +40,12 @@ def controller(
 
 
 async def _serve(namespace: str, kubeconfig: str, identity: str, node: str, port: int) -> None:
-    client = Client(await connect(kubeconfig or None))
+    client = Client(await connect(kubeconfig or None), metrics=RequestMetrics())
     it = Controller(
         client, clock=SystemClock(), rng=random.Random(), namespace=namespace, identity=identity, own_node=node
     )
     REGISTRY.register(NodeCollector(it.census, it.troubled))
+    REGISTRY.register(LeaderCollector(names.LEASE_NAME, lambda: it.is_leader))
     running = asyncio.ensure_future(it.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
