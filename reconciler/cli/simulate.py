@@ -36,7 +36,7 @@ def simulate(
     seed: Seed = 1,
     pace: Pace = 5.0,
     bake: Bake = 1,
-    max_unavailable: Unavailable = "50%",
+    max_unavailable: Unavailable = "100%",
     controllers: Controllers = 2,
     metrics_port: Port = 0,
     virtual_time: Virtual = False,

@@ -182,7 +182,7 @@ def facts_for(
 
 
 def rank(runtime: NodeRuntime, node: Node, own_node: str) -> int:
-    """Place of `node` in the order of a rollout: the groups asked for, then the rest, then control planes, then ours."""
+    """Place of `node` in a rollout: the groups asked for, then the rest, then control planes, then our own node."""
     for place, selector in enumerate(runtime.spec.rollout.order):
         if matches(selector, node.metadata.labels):
             return place

@@ -130,7 +130,7 @@ class NodeReconciler:
         self._telemetry.patched(self._clock.monotonic() - started)
 
     async def _make(self, node: Node, runtime: str, state: NodeState) -> None:
-        """Make the pod of `state`, after a look past the caches: nothing else of ours is there, and the state stands."""
+        """Make the pod of `state` after a look past the caches: nothing else of ours is there, the state stands."""
         data = self._world.revision(runtime, state.target)
         if data is None:
             raise Stale

@@ -379,7 +379,9 @@ def _in_use(facts: Facts, state: NodeState, now: datetime) -> Decision | None:
 
 
 def _drain(state: NodeState, users: tuple[str, ...], now: datetime) -> Decision:
-    message = f"{len(users)} running pods use its handlers, {users[0]} among them; end them, or set uninstall.whenInUse: Force"
+    message = (
+        f"{len(users)} running pods use its handlers, e.g. {users[0]}; end them, or set uninstall.whenInUse: Force"
+    )
     if present(state):
         drained = msgspec.structs.replace(state, draining=True)
         return Move(state=drained, reason="HandlerInUse", message=cut(message))

@@ -45,7 +45,7 @@ class Systemd(Protocol):
     async def start(self, name: str, *, timeout: float) -> str: ...
     async def reset_failed(self, name: str, *, timeout: float = 5) -> None: ...
     async def arm(self, name: str, *, after: float, argv: tuple[str, ...]) -> None:
-        """A transient timer `<name>.timer` and service `<name>.service` on the host: run `argv` after `after` seconds."""
+        """A transient timer and service `<name>` on the host: run `argv` after `after` seconds."""
 
     async def disarm(self, name: str) -> None:
         """Stop the timer if it has not fired; no error when there is none."""

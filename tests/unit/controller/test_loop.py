@@ -120,7 +120,7 @@ class Lab:
 
     async def until(self, holds: Any, seconds: float = 10.0) -> None:
         async with asyncio.timeout(seconds):
-            while not await holds():
+            while not await holds():  # noqa: ASYNC110 - the world is the server's, and is asked
                 await asyncio.sleep(TICK)
 
     async def stages(self, runtime: str = "kata") -> list[str]:
