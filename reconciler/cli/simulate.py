@@ -50,7 +50,8 @@ def simulate(
     except known_faults.UnknownFault as error:
         raise typer.BadParameter(str(error), param_hint="--faults") from error
     console = Console()
-    logging.getLogger("reconciler").setLevel(logging.CRITICAL)  # faults are meant; the view says what they do
+    for name in ("reconciler", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # faults are meant; the view says what they do
 
     asked = session.Session(
         nodes=nodes,

@@ -1,7 +1,8 @@
-"""How a process dies by SIGKILL in a program that can only cancel: it gets no answer to anything any more.
+"""How a process dies by SIGKILL in a program that can only cancel: nothing that it asks for is done any more.
 
 A cancelled task may still finish or undo what it has begun; a killed process may not. So everything
-that an agent reaches outside itself asks its `Life` first.
+that an agent reaches outside itself asks its `Life` first, and a dead one gets `Killed`: no `except Exception`
+takes it for an error, and what the kernel frees of a dead process (locks, descriptors) is freed by its way out.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from reconciler.sim.systemd import SimSystemd
 from reconciler.systemd.api import UnitState
 
 
+class Killed(BaseException):
+    """The process that asks is dead."""
+
+
 class Life:
     """One run of one process."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
 
-    async def check(self) -> None:
-        """Never returns once the process is dead."""
+    def check(self) -> None:
+        """Raises Killed once the process is dead."""
         if self.ended.is_set():
-            await asyncio.Event().wait()
+            raise Killed
 
 
 class MortalCri:
@@ -36,28 +41,28 @@ class MortalCri:
         self._life = life
 
     async def version(self, *, timeout: float) -> Version:
-        await self._life.check()
+        self._life.check()
         return await self._inner.version(timeout=timeout)
 
     async def status(self, *, timeout: float) -> Status:
-        await self._life.check()
+        self._life.check()
         return await self._inner.status(timeout=timeout)
 
     async def sandboxes(self, *, timeout: float) -> list[Sandbox]:
-        await self._life.check()
+        self._life.check()
         return await self._inner.sandboxes(timeout=timeout)
 
     async def containers(self, *, timeout: float) -> list[Container]:
-        await self._life.check()
+        self._life.check()
         return await self._inner.containers(timeout=timeout)
 
     async def stop_container(self, container_id: str, *, grace: float, timeout: float) -> None:
-        await self._life.check()
+        self._life.check()
         await self._inner.stop_container(container_id, grace=grace, timeout=timeout)
         self._stopped()
 
     async def stop_sandbox(self, sandbox_id: str, *, timeout: float) -> None:
-        await self._life.check()
+        self._life.check()
         await self._inner.stop_sandbox(sandbox_id, timeout=timeout)
         self._stopped()
 
@@ -73,39 +78,39 @@ class MortalSystemd:
         self._life = life
 
     async def unit(self, name: str, *, timeout: float = 5) -> UnitState:
-        await self._life.check()
+        self._life.check()
         return await self._inner.unit(name, timeout=timeout)
 
     async def restart(self, name: str, *, timeout: float) -> str:
-        await self._life.check()
+        self._life.check()
         result = await self._inner.restart(name, timeout=timeout)
-        await self._life.check()
+        self._life.check()
         return result
 
     async def start(self, name: str, *, timeout: float) -> str:
-        await self._life.check()
+        self._life.check()
         result = await self._inner.start(name, timeout=timeout)
-        await self._life.check()
+        self._life.check()
         return result
 
     async def reset_failed(self, name: str, *, timeout: float = 5) -> None:
-        await self._life.check()
+        self._life.check()
         await self._inner.reset_failed(name, timeout=timeout)
 
     async def arm(self, name: str, *, after: float, argv: tuple[str, ...]) -> None:
-        await self._life.check()
+        self._life.check()
         await self._inner.arm(name, after=after, argv=argv)
 
     async def disarm(self, name: str) -> None:
-        await self._life.check()
+        self._life.check()
         await self._inner.disarm(name)
 
     async def system_state(self, *, timeout: float = 5) -> str:
-        await self._life.check()
+        self._life.check()
         return await self._inner.system_state(timeout=timeout)
 
     async def watch(self, name: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
-        await self._life.check()
+        self._life.check()
         return await self._inner.watch(name, changed)
 
     async def close(self) -> None:

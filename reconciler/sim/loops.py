@@ -56,7 +56,7 @@ class Summary:
         return not self.problems
 
 
-def manifest(*, bake: int = 1, unavailable: int | str = 2, grace: int = 2, **phases: Any) -> dict[str, Any]:
+def manifest(*, bake: int = 1, unavailable: int | str = 2, grace: int = 1, **phases: Any) -> dict[str, Any]:
     """A NodeRuntime whose payload drops a binary, labels its node and sleeps, deaf to SIGTERM, as kata-deploy does.
 
     So its pods have to be killed, and a kill is where an outage of containerd hurts. `phases` replace ours.

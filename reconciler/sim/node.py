@@ -230,8 +230,14 @@ class SimNode:
         finally:
             killed.cancel()
             running.cancel()
+            if self.life.ended.is_set():
+                self._bury(running)
         if running.done() and not running.cancelled():
             log.error("agent ended", extra={"node": self.name}, exc_info=running.exception())
+
+    def _bury(self, running: asyncio.Future[None]) -> None:
+        """Nobody asks what a killed process came to."""
+        running.add_done_callback(lambda done: None if done.cancelled() else done.exception())
 
     @property
     def _agent_pod_name(self) -> str:

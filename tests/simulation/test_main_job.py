@@ -53,7 +53,7 @@ def test_a_kill_that_hit_an_outage_ends_within_two_seconds_and_its_grace(drive: 
         assert summary.problems == []
         assert summary.failed_kills > 0
         assert summary.kill_retries > 0
-        assert summary.longest_wait < 2.0 + 2.0 + 2.5 + 1.5  # grace, outage, start of containerd, and 2 s to end
+        assert summary.longest_wait < 2.0 + 1.0 + 2.5 + 1.5  # grace, outage, start of containerd, and 2 s to end
 
     drive(main)
 
