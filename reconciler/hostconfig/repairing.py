@@ -61,5 +61,3 @@ def _drop(importer: str, gone: str, match: re.Match[bytes]) -> bytes:
 
 def _resolves(importer: str, entry: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(importer), entry))
-
-

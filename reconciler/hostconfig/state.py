@@ -135,7 +135,9 @@ class State:
         return data
 
     def forget(self) -> None:
-        """Delete kept bytes; what cannot be deleted now is deleted with the next change."""
+        """Delete kept bytes and the disarmed script; what cannot be deleted now goes with the next change."""
+        for path in self.folder.glob("undo*"):
+            path.unlink(missing_ok=True)
         if self.transaction.is_dir():
             for path in self.transaction.iterdir():
                 path.unlink(missing_ok=True)

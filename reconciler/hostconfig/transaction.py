@@ -32,7 +32,6 @@ REARM = 20.0
 """Seconds between two renewals of the dead-man switch while a slow start is waited for."""
 
 
-
 class Transaction:
     """Drives the pending change of the journal to its end. The caller holds the lock."""
 

@@ -47,6 +47,4 @@ def parse(text: str) -> Version:
 def supported(version: Version) -> None:
     """Raises Refused(UnsupportedVersion) for a containerd whose configuration is not understood."""
     if not version.one or version.minor not in (6, 7):
-        raise Refused(
-            Code.UNSUPPORTED_VERSION, f"containerd {version} is not supported; 1.6 and 1.7 are"
-        )
+        raise Refused(Code.UNSUPPORTED_VERSION, f"containerd {version} is not supported; 1.6 and 1.7 are")

@@ -35,7 +35,7 @@ DATA = RevisionData(
 )
 SHAPES = {
     "empty": "",
-    "bare plugins": 'version = 2\n[plugins]\n'
+    "bare plugins": "version = 2\n[plugins]\n"
     '  [plugins."io.containerd.grpc.v1.cri".cni]\n    bin_dir = "/usr/lib/cni"\n',
     "version 1": '[plugins.cri]\n  sandbox_image = "p:1"\n  [plugins.cri.containerd.runtimes.runc]\n'
     '    runtime_type = "io.containerd.runc.v2"\n    [plugins.cri.containerd.runtimes.runc.options]\n'
