@@ -1,8 +1,9 @@
 """Pods that must go: which of ours are over in CRI, and kills that kubelet lost in an outage (design section 5).
 
 The limits: phase pods and pods that opt in are stopped as soon as the barrier opens again; all others only
-after their whole grace period and a margin, counted from the opening, because kubelet counts the grace from its
-own attempt. Never: static and mirror pods, the agent itself. Never RemovePodSandbox.
+after their whole grace period and a margin, counted from the first opening after their deletion, because kubelet
+counts the grace from its own attempt (from the first: a hook that restarts containerd would put it off for ever).
+Never: static and mirror pods, the agent itself. Never RemovePodSandbox.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from reconciler.api import names
 from reconciler.api.meta import Pod
 from reconciler.api.node import Stage
 from reconciler.barrier.barrier import BarrierFailed, BarrierTimeout, RetryBarrier, State
+from reconciler.barrier.errors import ErrorClass, classify
 from reconciler.cri.api import Container, ContainerState, CriError, Sandbox
 from reconciler.kube.store import Store
 
@@ -27,6 +29,14 @@ MARGIN = 10.0
 """Seconds on top of the grace before a foreign pod's kill is retried: kubelet notices within 8 s."""
 STOP_DEADLINE = 60.0
 CALL = 5.0
+QUIET = 3.0
+"""Seconds that a pod on its way out must have had no container at all: kubelet may be about to make one."""
+ABREAST = 4
+"""Kills retried at once."""
+OPENINGS = 16
+"""Openings remembered: a loop makes one every few seconds, and only the first after a deletion matters."""
+STOP_SANDBOX = 30.0
+"""Seconds for one StopPodSandbox: the teardown of its network may be slow."""
 MIRROR = ("kubernetes.io/config.mirror", "kubernetes.io/config.source")
 
 
@@ -39,9 +49,13 @@ class Kills:
         self._pods = pods
         self._changed = changed
         self._nudge = asyncio.Event()
-        self._opened_at: float | None = None
-        """Monotonic time of the last opening after an outage."""
         self._outage_seen = False
+        self._openings: list[float] = []
+        """Loop times of openings after an outage, the last OPENINGS of them."""
+        self._quiet: dict[str, float] = {}
+        """By UID: since when CRI has shown no container of a pod that is on its way out."""
+        self._killing: dict[str, asyncio.Task[None]] = {}
+        self._abreast = asyncio.Semaphore(ABREAST)
         self.ended: set[str] = set()
         self.stopped = 0
         """Kills retried."""
@@ -55,14 +69,18 @@ class Kills:
         if state is not State.OPEN:
             self._outage_seen = True
         elif self._outage_seen:
-            self._opened_at = asyncio.get_running_loop().time()
+            self._openings = [*self._openings, asyncio.get_running_loop().time()][-OPENINGS:]
         self._nudge.set()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            await self._loop(tasks)
+
+    async def _loop(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             self._nudge.clear()
             await self._barrier_open()
-            pause = await self._look()
+            pause = await self._look(tasks)
             try:
                 async with asyncio.timeout(pause):
                     await self._nudge.wait()
@@ -76,23 +94,26 @@ class Kills:
             except BarrierFailed:
                 await asyncio.sleep(1.0)  # its CRI plugin is gone: nothing can be asked
 
-    async def _look(self) -> float | None:
+    async def _look(self, tasks: asyncio.TaskGroup) -> float | None:
         """Look once; seconds until the next look is due, None when only an event can bring news."""
+        here = {pod.metadata.uid for pod in self._pods.list()}
+        self.ended &= here
+        self._quiet = {uid: since for uid, since in self._quiet.items() if uid in here}
         leaving = [p for p in self._pods.list() if p.metadata.uid not in self.ended and _leaving(p)]
-        self.ended &= {p.metadata.uid for p in self._pods.list()}
         doomed = [p for p in leaving if p.metadata.deletion_timestamp is not None and self._mine(p)]
         if not leaving:
             return None
         try:
             containers = await self._deps.cri.containers(timeout=CALL)
             sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
-        except CriError:
-            self._barrier.close("CallFailed")
+        except CriError as error:
+            if classify(error) is ErrorClass.OUTAGE:
+                self._barrier.close("CallFailed")
             return EAGER
         waits = [self._due(pod) for pod in doomed]
         for pod, wait in zip(doomed, waits, strict=True):
-            if wait is not None and wait <= 0:
-                await self._kill(pod, containers, sandboxes)
+            if wait is not None and wait <= 0 and pod.metadata.uid not in self._killing:
+                self._begin(tasks, pod, containers, sandboxes)
         if any([await self._over(pod, containers, sandboxes) for pod in leaving if _phase_pod(pod)]):
             self._changed()
         later = [w for w in waits if w is not None and w > 0]
@@ -104,39 +125,43 @@ class Kills:
 
     def _due(self, pod: Pod) -> float | None:
         """Seconds until the kill of `pod` may be retried; None when no outage got in its way."""
-        if self._opened_at is None:
-            return None
-        since = asyncio.get_running_loop().time() - self._opened_at
-        grace = float(pod.metadata.deletion_grace_period_seconds or 0)
         deleted = pod.metadata.deletion_timestamp
         if deleted is None:
             return None
+        grace = float(pod.metadata.deletion_grace_period_seconds or 0)
         asked_ago = (self._deps.clock.now() - deleted).total_seconds() + grace
-        if asked_ago + 1.0 < since:  # asked for after the opening: nothing got in its way (times are whole seconds)
+        now = asyncio.get_running_loop().time()
+        # An opening before the deletion did not get in its way; the API's times are whole seconds.
+        first = next((now - opened for opened in self._openings if now - opened <= asked_ago + 1.0), None)
+        if first is None:
             return None
         if _phase_pod(pod) or pod.metadata.annotations.get(names.KILL_RETRY_ANNOTATION) == "true":
             return 0.0
-        return grace + MARGIN - since
+        return grace + MARGIN - first
 
-    async def _kill(self, pod: Pod, containers: list[Container], sandboxes: list[Sandbox]) -> None:
+    def _begin(self, tasks: asyncio.TaskGroup, pod: Pod, containers: list[Container], sandboxes: list[Sandbox]) -> None:
+        """Kills run beside the looks: one that is owed a long grace must not hold up the others."""
         uid = pod.metadata.uid
-        running = [c for c in containers if c.pod_uid == uid and c.state is ContainerState.RUNNING]
+        alive = (ContainerState.RUNNING, ContainerState.CREATED)
+        running = [c for c in containers if c.pod_uid == uid and c.state in alive]
         ready = [s for s in sandboxes if s.pod_uid == uid and s.ready]
         if not running and not ready:
             return
-        deleted = pod.metadata.deletion_timestamp
-        owed = 0.0 if deleted is None else max((deleted - self._deps.clock.now()).total_seconds(), 0.0)
+        task = tasks.create_task(self._kill(pod, running, ready))
+        self._killing[uid] = task
+        task.add_done_callback(lambda _: self._killed(uid))
+
+    def _killed(self, uid: str) -> None:
+        self._killing.pop(uid, None)
+        self._nudge.set()
+
+    async def _kill(self, pod: Pod, running: list[Container], ready: list[Sandbox]) -> None:
         try:
-            for container in running:
-                await self._barrier.call(
-                    lambda c=container: self._deps.cri.stop_container(c.id, grace=owed, timeout=owed + CALL),  # type: ignore[misc]
-                    deadline=owed + STOP_DEADLINE,
-                )
-            for sandbox in ready:
-                await self._barrier.call(
-                    lambda s=sandbox: self._deps.cri.stop_sandbox(s.id, timeout=30),  # type: ignore[misc]
-                    deadline=STOP_DEADLINE,
-                )
+            async with self._abreast:
+                for container in running:
+                    await self._stop_container(pod, container.id)
+                for sandbox in ready:
+                    await self._stop_sandbox(sandbox.id)
         except (CriError, BarrierTimeout, BarrierFailed) as error:
             self._deps.metrics.killed("failed")
             log.warning("kill not done", extra={"pod": pod.metadata.name, "error": str(error)})
@@ -145,6 +170,25 @@ class Kills:
         self._deps.metrics.killed("stopped")
         log.info("kill retried", extra={"pod": pod.metadata.name, "namespace": pod.metadata.namespace})
 
+    async def _stop_container(self, pod: Pod, identity: str) -> None:
+        """With what is left of the grace at each try: a try that an outage cut short counts."""
+
+        def left() -> float:
+            deleted = pod.metadata.deletion_timestamp
+            return 0.0 if deleted is None else max((deleted - self._deps.clock.now()).total_seconds(), 0.0)
+
+        async def stop() -> None:
+            grace = left()
+            await self._deps.cri.stop_container(identity, grace=grace, timeout=grace + CALL)
+
+        await self._barrier.call(stop, deadline=left() + STOP_DEADLINE)
+
+    async def _stop_sandbox(self, identity: str) -> None:
+        async def stop() -> None:
+            await self._deps.cri.stop_sandbox(identity, timeout=STOP_SANDBOX)
+
+        await self._barrier.call(stop, deadline=STOP_DEADLINE)
+
     async def _over(self, pod: Pod, containers: list[Container], sandboxes: list[Sandbox]) -> bool:
         """Whether nothing of this phase pod runs; a finished one's sandbox is stopped for that."""
         uid = pod.metadata.uid
@@ -152,16 +196,24 @@ class Kills:
         if any(c.state in (ContainerState.RUNNING, ContainerState.CREATED) for c in own):
             return False
         ready = [s for s in sandboxes if s.pod_uid == uid and s.ready]
-        if ready and not _finished(pod):
+        if not _finished(pod) and (ready or not own) and not self._has_been_quiet(uid, bool(ready)):
             return False  # kubelet is still at it
         try:
             for sandbox in ready:
-                await self._deps.cri.stop_sandbox(sandbox.id, timeout=30)
+                await self._deps.cri.stop_sandbox(sandbox.id, timeout=STOP_SANDBOX)
         except CriError as error:
             log.warning("sandbox not stopped", extra={"pod": pod.metadata.name, "error": str(error)})
             return False
         self.ended.add(uid)
         return True
+
+    def _has_been_quiet(self, uid: str, sandbox_ready: bool) -> bool:
+        """A pod without any container is over once that stays so: kubelet, too, may be making one."""
+        now = asyncio.get_running_loop().time()
+        if sandbox_ready:
+            self._quiet.pop(uid, None)
+            return False
+        return now - self._quiet.setdefault(uid, now) >= QUIET
 
 
 def _phase_pod(pod: Pod) -> bool:

@@ -63,7 +63,7 @@ class Agent:
         self._worker.stopping = True
 
     def _over(self, uid: str) -> bool:
-        """Nothing of this pod can run: CRI has shown it, or this machine has no such pod (uncached lists come first)."""
+        """Nothing of this pod can run: CRI has shown it, or the API knows no such pod on this node."""
         known = self._pods.synced.is_set() and not any(p.metadata.uid == uid for p in self._pods.store.list())
         return not uid or uid in self.kills.ended or known
 
