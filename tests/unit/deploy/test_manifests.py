@@ -1,67 +1,96 @@
-"""What is applied is what the types and the code say."""
+"""What deploy/ promises: rights, the one mount, names that match the code's."""
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from reconciler.api import crd, names
+from reconciler.api import names
 
 BASE = Path(__file__).parents[3] / "deploy/base"
 
 
-def documents(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((BASE / name).read_text()))
+def _documents(name: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all((BASE / name).read_text()) if document]
 
 
-def test_the_crd_is_the_one_that_the_types_make() -> None:
-    assert (BASE / "crd.yaml").read_text() == crd.as_yaml(crd.definition())
+def _rules(kind: str, name: str) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = next(
+        d["rules"] for d in _documents("rbac.yaml") if d["kind"] == kind and d["metadata"]["name"] == name
+    )
+    return rules
 
 
-def test_the_kustomization_names_every_manifest() -> None:
-    (kustomization,) = documents("kustomization.yaml")
-    there = {path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"}
-    assert set(kustomization["resources"]) == there
+def test_every_file_is_in_the_kustomization() -> None:
+    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    assert sorted(listed) == sorted(p.name for p in BASE.glob("*.yaml") if p.name != "kustomization.yaml")
 
 
-def test_the_namespace_may_hold_privileged_pods() -> None:
-    namespace = documents("namespace.yaml")[0]
-    assert namespace["metadata"]["name"] == names.NAMESPACE
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+def test_every_rule_has_a_reason() -> None:
+    lines = (BASE / "rbac.yaml").read_text().splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("- {apiGroups"):
+            assert lines[number - 1].startswith("# "), line
 
 
-def test_an_agent_may_delete_no_pod_and_patch_only_the_status_of_nodes() -> None:
-    role = next(d for d in documents("rbac.yaml") if d["metadata"]["name"] == "runtime-reconciler-agent")
-    rights = {(r, v) for rule in role["rules"] for r in rule["resources"] for v in rule["verbs"]}
-    assert ("pods", "delete") not in rights
-    assert {(r, v) for r, v in rights if v not in ("get", "list", "watch")} == {
-        ("nodes/status", "patch"),
-        ("events", "create"),
-        ("events", "patch"),
+def test_an_agent_may_write_node_status_and_events_only() -> None:
+    writes = {
+        (resource, verb)
+        for rule in (*_rules("ClusterRole", "runtime-reconciler-agent"), *_rules("Role", "agent"))
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+    assert writes == {("nodes/status", "patch"), ("events", "create"), ("events", "patch")}
+
+
+def test_nobody_has_wildcards_or_secrets() -> None:
+    for document in _documents("rbac.yaml"):
+        for rule in document.get("rules", []):
+            assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+            assert "secrets" not in rule["resources"]
+
+
+def test_the_agent_mounts_the_host_once_and_sees_later_mounts() -> None:
+    (agent,) = _documents("agent.yaml")
+    pod = agent["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "host", "hostPath": {"path": "/", "type": "Directory"}}]
+    assert pod["containers"][0]["volumeMounts"] == [
+        {"name": "host", "mountPath": "/host", "mountPropagation": "HostToContainer"}
+    ]
+    assert (pod["hostPID"], pod["terminationGracePeriodSeconds"]) == (True, 60)
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_labels_and_namespace_are_those_of_the_code() -> None:
+    for file, component in (("agent.yaml", names.COMPONENT_AGENT), ("controller.yaml", names.COMPONENT_CONTROLLER)):
+        (workload,) = _documents(file)
+        assert workload["metadata"]["namespace"] == names.NAMESPACE
+        assert workload["spec"]["template"]["metadata"]["labels"] == {names.COMPONENT_LABEL: component}
+        assert workload["spec"]["selector"]["matchLabels"] == {names.COMPONENT_LABEL: component}
+
+
+def test_two_controllers_without_privileges() -> None:
+    (controller,) = _documents("controller.yaml")
+    assert controller["spec"]["replicas"] == 2
+    context = controller["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+    assert context == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
     }
 
 
-def test_the_policy_is_about_the_agents_own_node_and_keys() -> None:
-    policy, binding = documents("policy.yaml")
-    expressions = " ".join(v["expression"] for v in policy["spec"]["validations"])
-    assert "authentication.kubernetes.io/node-name" in expressions
-    assert f'"{names.SERVING_CONDITION}"' in expressions
-    assert policy["spec"]["variables"][0]["expression"] == f'"{names.REPORT_ANNOTATION}"'
+def test_the_policy_names_our_account_our_annotation_and_our_condition() -> None:
+    policy, binding = _documents("policy.yaml")
     assert policy["spec"]["failurePolicy"] == "Fail"
-    assert binding["spec"]["validationActions"] == ["Deny"]
-
-
-def test_the_agent_has_one_mount_of_the_host() -> None:
-    (agent,) = documents("agent.yaml")
-    spec = agent["spec"]["template"]["spec"]
-    assert [v["hostPath"]["path"] for v in spec["volumes"]] == ["/"]
-    (mount,) = spec["containers"][0]["volumeMounts"]
-    assert (mount["mountPath"], mount["mountPropagation"]) == ("/host", "HostToContainer")
-    assert spec["terminationGracePeriodSeconds"] == 60
-
-
-@pytest.mark.parametrize("name", ["controller.yaml", "agent.yaml"])
-def test_pods_carry_the_component_label_that_the_controller_watches(name: str) -> None:
-    (workload,) = documents(name)
-    assert workload["spec"]["template"]["metadata"]["labels"] == {names.COMPONENT_LABEL: name.removesuffix(".yaml")}
+    assert policy["spec"]["matchConditions"][0]["expression"] == (
+        'request.userInfo.username == "system:serviceaccount:runtime-reconciler:agent"'
+    )
+    assert policy["spec"]["variables"][0]["expression"] == f'"{names.REPORT_ANNOTATION}"'
+    conditions = policy["spec"]["validations"][3]["expression"]
+    assert f'c.type == "{names.SERVING_CONDITION}"' in conditions
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}

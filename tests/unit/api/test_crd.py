@@ -1,0 +1,58 @@
+"""The CRD that is made from the types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from reconciler.api import crd
+
+ROOT = Path(__file__).parents[3]
+
+
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("properties", {}).values():
+        yield from _nodes(child)
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            yield from _nodes(node[key])
+
+
+def test_the_manifest_is_current() -> None:
+    assert (ROOT / "deploy/base/crd.yaml").read_text() == crd.as_yaml(crd.definition()), "run `make docs`"
+
+
+def test_the_schema_is_structural() -> None:
+    for node in _nodes(_schema()):
+        assert not {"$ref", "anyOf", "oneOf", "default"} & set(node)
+        free = node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
+        assert "type" in node or free
+
+
+def test_the_name_is_at_most_40_characters_by_cel() -> None:
+    assert _schema()["x-kubernetes-validations"] == [
+        {
+            "rule": "size(self.metadata.name) <= 40",
+            "message": "the name is part of pod names: at most 40 characters",
+        }
+    ]
+
+
+def test_counts_may_be_percentages_and_phases_need_an_image() -> None:
+    spec = _schema()["properties"]["spec"]["properties"]
+    assert spec["rollout"]["properties"]["maxUnavailable"] == {"x-kubernetes-int-or-string": True}
+    assert spec["phases"]["properties"]["install"]["required"] == ["image"]
+    assert spec["phases"]["properties"]["install"]["properties"]["hostPID"] == {"type": "boolean"}
+
+
+def test_enums_are_closed() -> None:
+    spec = _schema()["properties"]["spec"]["properties"]
+    assert spec["upgrade"]["properties"]["strategy"] == {"type": "string", "enum": ["InPlace", "Reinstall"]}
+    assert spec["uninstall"]["properties"]["whenInUse"] == {"type": "string", "enum": ["Force", "Wait"]}

@@ -1,0 +1,57 @@
+"""What a person meets first: one line and exit status 2 when there is no cluster; an agent that stays light."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = ("aiohttp", "grpc", "kubernetes_asyncio", "typer", "rich")
+
+
+def _run(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NODE_NAME")}
+    return subprocess.run(
+        [sys.executable, *argv], env={**kept, **env}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_kubeconfig_that_is_not_there_is_one_line_and_2(tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    ended = _run("-m", "reconciler", "controller", "--kubeconfig", str(missing))
+    advice = "name one with --kubeconfig or $KUBECONFIG"
+    assert (ended.returncode, ended.stderr) == (2, f"reconciler: kubeconfig {missing}: no such file; {advice}\n")
+
+
+def test_no_cluster_at_all_is_one_line_and_2(tmp_path: Path) -> None:
+    ended = _run("-m", "reconciler", "controller", HOME=str(tmp_path))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("reconciler: no cluster: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_broken_kubeconfig_is_one_line_and_2(tmp_path: Path) -> None:
+    broken = tmp_path / "config"
+    broken.write_text("a: [")
+    ended = _run("-m", "reconciler", "controller", "--kubeconfig", str(broken))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"reconciler: kubeconfig {broken} cannot be used: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_an_agent_outside_a_cluster_is_one_line_and_2() -> None:
+    ended = _run("-m", "reconciler", "agent", "--node", "a")
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+
+
+def test_the_agent_loads_nothing_heavy() -> None:
+    code = f"import sys; import reconciler.agent.main; print([m for m in {HEAVY!r} if m in sys.modules])"
+    ended = _run("-c", code)
+    assert (ended.stdout, ended.returncode) == ("[]\n", 0)
+
+
+def test_manifests_prints_what_deploy_holds() -> None:
+    ended = _run("-m", "reconciler", "manifests")
+    assert ended.stdout == (Path(__file__).parents[3] / "deploy/base/crd.yaml").read_text()
