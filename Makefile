@@ -24,7 +24,7 @@ test: lint
 	$(BIN)/python -m pytest
 
 demo: $(STAMP)
-	$(BIN)/reconciler simulate --nodes 6 --loops 3 --seed 1
+	$(BIN)/reconciler simulate --nodes 6 --loops 3 --bake 1 --seed 1
 
 # Linux and root: real containerd.
 hosts: $(STAMP)

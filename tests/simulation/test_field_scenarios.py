@@ -84,7 +84,7 @@ def test_b1_a_hook_that_restarts_containerd_is_ended_within_its_grace(drive: Dri
     async def main(s: Any) -> None:
         hooked = phase(f"drop={BINARY}", done="sim/installed=true", grace=grace, hook=("restart",))
         await s.create(manifest(unavailable="100%", install=hooked))
-        await s.ready(limit=grace + 60)
+        await s.ready(limit=2 * (grace + 5) + 30)  # the canary first, then the other node
         for node in s.cluster.nodes.values():
             assert sum(1 for start in node.daemon.starts if start.initiator == "hook") <= 2
         await s.delete()
