@@ -8,6 +8,8 @@ from collections import deque
 
 from reconciler.agent.deps import Deps
 from reconciler.agent.probe import Probe
+from reconciler.hostconfig import HostConfigError
+from reconciler.kube.events import Recorder
 from reconciler.systemd.api import SystemdError, UnitState
 
 log = logging.getLogger(__name__)
@@ -19,12 +21,17 @@ LOOK = 1.0
 START_TIMEOUT = 120.0
 SETTLE = 2.0
 """Seconds that a unit must have been failed: systemd itself may be about to try again."""
+GOING_DOWN = "stopping"
+"""The manager's state while the machine is being shut down."""
 
 
 class Reviver:
-    def __init__(self, deps: Deps, probe: Probe) -> None:
+    """What it does, and why it does not, is told by Events on the Node."""
+
+    def __init__(self, deps: Deps, probe: Probe, recorder: Recorder) -> None:
         self._deps = deps
         self._probe = probe
+        self._recorder = recorder
         self._starts: deque[float] = deque()
         self._failed_since: float | None = None
 
@@ -36,8 +43,7 @@ class Reviver:
 
     def _due(self, unit: UnitState | None) -> bool:
         now = asyncio.get_running_loop().time()
-        down = unit is not None and unit.active_state == "failed" and unit.restart not in ("no", "") and not unit.job
-        if not down or self._deps.host.busy:
+        if not _fallen(unit) or self._deps.host.busy:
             self._failed_since = None
             return False
         if self._failed_since is None:
@@ -49,21 +55,51 @@ class Reviver:
         while self._starts and now - self._starts[0] > WINDOW:
             self._starts.popleft()
         if len(self._starts) >= MAX_STARTS:
+            self._tell("Warning", "ContainerdLeftFailed", f"started {MAX_STARTS} times in {WINDOW:.0f} s; left alone")
+            self._failed_since = now
             return
-        findings = await asyncio.to_thread(self._deps.host.check)
-        if not findings.loads:
-            log.error(
-                "containerd is down and its configuration would not start", extra={"finding": str(findings.fatal)}
-            )
+        if (broken := await asyncio.to_thread(self._broken)) is not None:
+            self._tell("Warning", "ContainerdConfigBroken", f"containerd is down and would not start: {broken}")
+            self._failed_since = now
             return
-        self._starts.append(now)
         self._failed_since = None
         try:
+            if await self._deps.systemd.system_state() == GOING_DOWN:
+                return
+            self._starts.append(now)
+            result = self._probe.unit.result if self._probe.unit is not None else ""
             await self._deps.systemd.reset_failed(self._deps.unit)
-            await self._deps.systemd.start(self._deps.unit, timeout=START_TIMEOUT)
+            job = await self._deps.systemd.start(self._deps.unit, timeout=START_TIMEOUT)
         except SystemdError as error:
             log.error("containerd not started", extra={"error": str(error)})
             return
         self._deps.metrics.restarted("revive")
-        log.warning("containerd was failed and has been started again")
+        self._tell("Warning", "ContainerdRevived", f"containerd had failed ({result}); reset and started: {job}")
         self._probe.nudge()
+
+    def _broken(self) -> str | None:
+        """Why the files on disk would not start, None when they would, or when that cannot be judged."""
+        try:
+            findings = self._deps.host.check()
+        except HostConfigError:
+            return None
+        if findings.loads:
+            return None
+        return "its configuration is not valid" if findings.fatal is None else findings.fatal.message
+
+    def _tell(self, kind: str, reason: str, note: str) -> None:
+        log.warning("revive", extra={"reason": reason, "note": note})
+        # kubelet, too, regards a Node by its name in place of the UID, and `kubectl describe` looks for that.
+        regarding = {"apiVersion": "v1", "kind": "Node", "name": self._deps.node, "uid": self._deps.node}
+        self._recorder.event(regarding, kind, reason, note, "Revive")
+
+
+def _fallen(unit: UnitState | None) -> bool:
+    """Failed, though its unit says that it is to be restarted; not masked, and nobody is at it."""
+    return (
+        unit is not None
+        and unit.active_state == "failed"
+        and unit.restart not in ("no", "")
+        and unit.unit_file_state != "masked"
+        and not unit.job
+    )

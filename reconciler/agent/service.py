@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 from reconciler.agent.deps import Deps
 from reconciler.agent.kills import Kills
@@ -15,10 +15,15 @@ from reconciler.agent.work import Worker
 from reconciler.api.meta import Node, Pod
 from reconciler.barrier.barrier import RetryBarrier, State
 from reconciler.hostconfig import HostConfigError
+from reconciler.kube.events import Recorder
 from reconciler.kube.informer import Informer
 from reconciler.kube.resources import NODES, PODS
 
 log = logging.getLogger(__name__)
+
+
+class Runs(Protocol):
+    async def run(self) -> None: ...
 
 
 class Agent:
@@ -37,7 +42,8 @@ class Agent:
         self._worker = Worker(deps, self.barrier, self._probe, self._told, over=self._over)
         self.kills = Kills(deps, self.barrier, self._pods.store, self._told)
         self._reporter = Reporter(deps, self.barrier, self._probe, self._worker, ended=lambda: self.kills.ended)
-        self._reviver = Reviver(deps, self._probe)
+        self._recorder = Recorder(deps.client, "agent", deps.clock, instance=deps.node)
+        self._reviver = Reviver(deps, self._probe, self._recorder)
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
         self.barrier.listen(self._on_barrier)
@@ -55,8 +61,13 @@ class Agent:
         except HostConfigError as error:
             log.error("journal not recovered", extra={"error": str(error)})
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._nodes, self._pods, self._probe, self._worker, self.kills, self._reporter, self._reviver):
+            for part in self._parts:
                 tasks.create_task(part.run())
+
+    @property
+    def _parts(self) -> tuple[Runs, ...]:
+        work = (self._probe, self._worker, self.kills, self._reporter, self._reviver, self._recorder)
+        return (self._nodes, self._pods, *work)
 
     def stop(self) -> None:
         """Begin nothing new."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from metrics.controller import ControllerMetrics
+from metrics.kube import QueueMetrics, WatchMetrics
 from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.api.meta import Node, Pod
@@ -53,7 +54,9 @@ class Controller:
         self._clock = clock
         self._rng = rng
         pods = f"{names.COMPONENT_LABEL} in ({names.COMPONENT_AGENT},{names.COMPONENT_PHASE})"
-        self._nodes = Informer(client, NODES, clock=clock, rng=rng)
+        watched, queued = WatchMetrics(), QueueMetrics()
+        self._outcome = queued.outcome
+        self._nodes = Informer(client, NODES, clock=clock, rng=rng, metrics=watched)
         self._pods = Informer(
             client,
             PODS,
@@ -62,12 +65,21 @@ class Controller:
             clock=clock,
             rng=rng,
             indexers={NODE_INDEX: lambda pod: [pod.spec.node_name]},
+            metrics=watched,
         )
-        self._runtimes = Informer(client, NODERUNTIMES, clock=clock, rng=rng)
+        self._runtimes = Informer(client, NODERUNTIMES, clock=clock, rng=rng, metrics=watched)
         self._revisions = Informer(
-            client, CONTROLLERREVISIONS, namespace=namespace, label_selector=names.RUNTIME_LABEL, clock=clock, rng=rng
+            client,
+            CONTROLLERREVISIONS,
+            namespace=namespace,
+            label_selector=names.RUNTIME_LABEL,
+            clock=clock,
+            rng=rng,
+            metrics=watched,
         )
-        self._classes = Informer(client, RUNTIMECLASSES, label_selector=names.RUNTIME_LABEL, clock=clock, rng=rng)
+        self._classes = Informer(
+            client, RUNTIMECLASSES, label_selector=names.RUNTIME_LABEL, clock=clock, rng=rng, metrics=watched
+        )
         self.world = World(
             namespace=namespace,
             nodes=self._nodes.store,
@@ -78,8 +90,8 @@ class Controller:
         )
         self._recorder = Recorder(client, names.FIELD_MANAGER, clock)
         telemetry = Telemetry(self._recorder, metrics or ControllerMetrics(), self.world.runtime)
-        self._node_queue: WorkQueue[str] = WorkQueue("node", rng=rng)
-        self._runtime_queue: WorkQueue[str] = WorkQueue("noderuntime", rng=rng)
+        self._node_queue: WorkQueue[str] = WorkQueue("node", rng=rng, metrics=queued)
+        self._runtime_queue: WorkQueue[str] = WorkQueue("noderuntime", rng=rng, metrics=queued)
         self._node = NodeReconciler(
             self.world, client, clock=clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
         )
@@ -140,8 +152,10 @@ class Controller:
         log.info("leading", extra={"nodes": len(self.world.nodes.list())})
         self._add_all(Priority.LOW)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(run_workers(self._node_queue, self._node.reconcile, NODE_WORKERS))
-            tasks.create_task(run_workers(self._runtime_queue, self._runtime.reconcile, RUNTIME_WORKERS))
+            tasks.create_task(run_workers(self._node_queue, self._node.reconcile, NODE_WORKERS, outcomes=self._outcome))
+            tasks.create_task(
+                run_workers(self._runtime_queue, self._runtime.reconcile, RUNTIME_WORKERS, outcomes=self._outcome)
+            )
             tasks.create_task(self._resync())
 
     async def _resync(self) -> None:
