@@ -129,7 +129,7 @@ class Lab:
         try:
             sandbox = node.crictl("runp", "-r", handler, "/run/probe-sandbox.json").split()[-1]
         except CommandFailed as error:
-            return f'no runtime for "{handler}"' in str(error)
+            return "no runtime for" in str(error) and handler in str(error)
         node.crictl("rmp", "-f", sandbox)
         return False
 

@@ -9,8 +9,8 @@ import traceback
 from typing import Any
 
 from tests.cluster import paths
-from tests.cluster.command import CommandFailed
 from tests.cluster.api import ApiError
+from tests.cluster.command import CommandFailed
 from tests.cluster.lab import Lab, Verdict
 from tests.cluster.scenarios.catalog import SCENARIOS, Scenario
 

@@ -11,10 +11,13 @@ NAME = "demo"
 HANDLER = "demo"
 FOLDER = "/opt/demo"
 SHIM = f"{FOLDER}/bin/containerd-shim-demo-v2"
-RUNC = f"{FOLDER}/bin/runc"
 
-INSTALL = "mkdir -p /host-opt/demo/bin && cp /payload/* /host-opt/demo/bin/"
-UNINSTALL = "rm -rf /host-opt/demo"
+INSTALL = (
+    "mkdir -p /host-opt/demo/bin && cp /payload/* /host-opt/demo/bin/"
+    f" && ln -sf {SHIM} /host-bin/containerd-shim-demo-v2"
+)
+"""containerd 1.6.20 reads `runtime_path` and starts the shim from PATH nevertheless: hence the link."""
+UNINSTALL = "rm -rf /host-opt/demo /host-bin/containerd-shim-demo-v2"
 RESTART = "nsenter -t 1 -m -p -u -i -n -- systemctl restart containerd"
 
 
@@ -26,8 +29,12 @@ def phase(script: str, *, image: str = images.PAYLOAD, grace: int = 5, **more: A
         "command": ["/bin/sh", "-ec", script],
         "terminationGracePeriodSeconds": grace,
         "securityContext": {"privileged": True},
-        "volumes": [{"name": "opt", "hostPath": {"path": "/opt"}}],
-        "volumeMounts": [{"name": "opt", "mountPath": "/host-opt"}],
+        "hostPID": True,
+        "volumes": [
+            {"name": "opt", "hostPath": {"path": "/opt"}},
+            {"name": "bin", "hostPath": {"path": "/usr/local/bin"}},
+        ],
+        "volumeMounts": [{"name": "opt", "mountPath": "/host-opt"}, {"name": "bin", "mountPath": "/host-bin"}],
         "timeoutSeconds": 120,
         **more,
     }
@@ -37,15 +44,19 @@ def handler(name: str = HANDLER) -> Object:
     """The payload's runtime as a handler with a RuntimeClass of the same name."""
     return {
         "name": name,
-        "runtimeType": "io.containerd.runc.v2",
-        "runtimePath": SHIM,
-        "options": {"BinaryName": RUNC},
+        "runtimeType": "io.containerd.demo.v2",
         "runtimeClass": {"name": name},
     }
 
 
 def full(*, image: str = images.PAYLOAD, **spec: Any) -> Object:
-    """The payload with all four phases and its handler, on all nodes at once."""
+    """The payload with its handler, on all nodes at once."""
+    phases = {"install": phase(INSTALL, image=image), "uninstall": phase(UNINSTALL, image=image)}
+    return runtime(phases=phases, handlers=[handler()], bake=2, **spec)
+
+
+def four_phases(*, image: str = images.PAYLOAD, **spec: Any) -> Object:
+    """As full, with a phase before and one after."""
     phases = {
         "preInstall": phase("true", image=image),
         "install": phase(INSTALL, image=image),

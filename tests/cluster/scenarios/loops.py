@@ -20,6 +20,7 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     loop(lab, verdict, runtimes.no_op(), figure="no-op", goals=(4.0, 6.0))
     for number in range(loops):
         loop(lab, verdict, runtimes.full(), figure="full", goals=(12.0, 10.0), edit=number % _EDIT_EVERY == 1)
+    loop(lab, verdict, runtimes.four_phases(), figure="four phases", goals=(12.0, 10.0), budget=False)
     one_by_one = {"maxUnavailable": 1, "canary": {"count": 1}}
     loop(lab, verdict, runtimes.full(rollout=one_by_one), figure="one node after the other", goals=(60.0, 60.0))
     _quiet(lab, verdict)
@@ -36,7 +37,7 @@ def loop(
 ) -> None:
     """One install and uninstall, with everything that must hold; `goals` in seconds for each half."""
     began, mark = time.time(), audit.position()
-    handlers = bool(runtime["spec"]["handlers"])  # type: ignore[index]
+    handlers = bool(runtime["spec"]["handlers"])
     if handlers:
         _check_refused(lab, verdict, "before the install")
     started = time.time()
@@ -63,7 +64,7 @@ def loop(
         _check_restarts(lab, verdict, started, deleted)
     _check_outages(lab, verdict, began)
     lab.check_pods_gone(began, verdict)
-    _check_writes(lab, verdict, mark, figure)
+    _check_writes(lab, verdict, mark, figure, budget=budget)
     verdict.measured(f"{figure}: user pods s", changed - started - install)
 
 
@@ -97,7 +98,7 @@ def _check_outages(lab: Lab, verdict: Verdict, since: float) -> None:
             verdict.check(outage.seconds <= _OUTAGE, f"{node.name}: CRI away for {outage.seconds:.1f} s ({outage.why})")
 
 
-def _check_writes(lab: Lab, verdict: Verdict, mark: int, figure: str) -> None:
+def _check_writes(lab: Lab, verdict: Verdict, mark: int, figure: str, *, budget: bool) -> None:
     """Node patches and other writes, each per node and loop."""
     counts = audit.counted(audit.writes(mark))
     patches = sum(n for kind, n in counts.items() if kind.split()[1].startswith("nodes")) / len(lab.nodes)
@@ -105,6 +106,8 @@ def _check_writes(lab: Lab, verdict: Verdict, mark: int, figure: str) -> None:
     verdict.measured(f"{figure}: Node patches per node", patches)
     verdict.measured(f"{figure}: other writes per node", others)
     verdict.facts[f"{figure}: writes of the last loop"] = counts
+    if not budget:
+        return
     verdict.check(patches <= _NODE_PATCHES, f"{figure}: {patches:.1f} Node patches per node and loop: {counts}")
     verdict.check(others <= _OTHER_WRITES, f"{figure}: {others:.1f} other writes per node and loop: {counts}")
 
