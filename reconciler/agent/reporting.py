@@ -19,6 +19,7 @@ from reconciler.api.node import Report, decode_report, encode
 from reconciler.barrier.barrier import RetryBarrier, State
 from reconciler.kube.errors import ApiError, TransportError
 from reconciler.kube.resources import NODES
+from reconciler.kube.store import version_of
 from reconciler.kube.transport import STRATEGIC_MERGE_PATCH
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ RETRY = 1.0
 RETRY_MAX = 30.0
 HOLD = 30.0
 """Seconds for which the report waits for the answer of work in hand, so that both go in one write."""
+FIRST = 2.0
+"""Seconds for which the first report waits for CRI: at boot both begin together."""
 
 _TEXT = {
     State.OPEN: ("True", "Serving", "CRI answers Version and Status"),
@@ -54,18 +57,23 @@ class Reporter:
         self._nudge = asyncio.Event()
         self._node: Node | None = None
         self._handlers: tuple[str, ...] = ()
+        self._begun = 0.0
         self.written = False
         """Whether the Node says what is true; the agent is ready from then on."""
 
     def see(self, node: Node) -> None:
-        self._node = node
-        self._nudge.set()
+        """The Node has changed; one from before our own write would make us write again."""
+        held = self._node
+        if held is None or held.metadata.uid != node.metadata.uid or version_of(held) < version_of(node):
+            self._node = node
+            self._nudge.set()
 
     def wake(self) -> None:
         self._nudge.set()
 
     async def run(self) -> None:
         delay = RETRY
+        self._begun = asyncio.get_running_loop().time()
         while True:
             self._nudge.clear()
             try:
@@ -83,12 +91,14 @@ class Reporter:
                 delay = min(delay * 2, RETRY_MAX)
 
     def _held(self) -> float | None:
-        """Seconds that the report still has to wait for the work in hand; None when it may be written."""
-        since = self._worker.busy_since
-        if since is None:
+        """Seconds that the report still has to wait: for the work in hand, or for a daemon that is just coming up."""
+        now = asyncio.get_running_loop().time()
+        since, limit = self._worker.busy_since, HOLD
+        if not self.written and self._barrier.state is not State.OPEN:
+            since, limit = self._begun, FIRST
+        if since is None or since + limit <= now:
             return None
-        left = since + HOLD - asyncio.get_running_loop().time()
-        return left if left > 0 else None
+        return since + limit - now
 
     async def _write(self) -> None:
         node = self._node
