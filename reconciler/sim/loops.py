@@ -81,8 +81,13 @@ def manifest(*, bake: int = 1, unavailable: int | str = 2, grace: int = 1, **pha
     }
 
 
-def phase(*arguments: str, done: str = "", grace: int = 5, hook: tuple[str, ...] = ()) -> dict[str, Any]:
-    """One phase. `done`: the node label KEY=VALUE by which it says so before it sleeps for ever; `hook`: preStop."""
+def phase(
+    *arguments: str, done: str = "", grace: int = 5, hook: tuple[str, ...] = (), deaf: bool = True
+) -> dict[str, Any]:
+    """One phase. `done`: the node label KEY=VALUE by which it says so before it sleeps for ever.
+
+    `hook`: its preStop hook. `deaf`: a sleeping one does not hear SIGTERM.
+    """
     body: dict[str, Any] = {
         "image": "sim/payload:1",
         "args": ["seconds=0.3", *arguments],
@@ -90,7 +95,7 @@ def phase(*arguments: str, done: str = "", grace: int = 5, hook: tuple[str, ...]
     }
     if done:
         key, _, value = done.partition("=")
-        body["args"] += [f"label={done}", "hang", "ignore-term"]
+        body["args"] += [f"label={done}", "hang", *(["ignore-term"] if deaf else [])]
         body["completion"] = {"nodeLabel": {"key": key, "value": value}}
     if hook:
         body["lifecycle"] = {"preStop": {"exec": {"command": list(hook)}}}

@@ -10,7 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from reconciler.agent import Agent
 from reconciler.api import names
+from reconciler.barrier.barrier import State
 from reconciler.sim import kinds
 from reconciler.sim.cluster import Cluster
 from reconciler.sim.containerd import Phase
@@ -64,22 +66,20 @@ def _row(cluster: Cluster, node: SimNode) -> Iterator[RenderableType]:
     yield node.name
     yield Text(stage, STYLES.get(stage, "cyan"))
     yield Text("hangs", "bold red") if node.daemon.hang else CONTAINERD[node.daemon.phase]
-    yield _barrier(obj)
+    yield _barrier(node.agent)
     yield ", ".join(_pods(cluster, node.name))
     yield str(sum(1 for start in node.daemon.starts if start.initiator != "boot"))
     yield str(len(node.daemon.outages))
     yield str(node.stops)
 
 
-def _barrier(obj: Object) -> Text:
-    """What the agent says of containerd: nothing is started or killed while it is closed."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    found = next((c for c in conditions if c["type"] == names.SERVING_CONDITION), None)
-    if found is None:
-        return Text("unknown", "dim")
-    if found["status"] == "True":
+def _barrier(agent: object) -> Text:
+    """The agent's own: nothing is started or killed while it is closed."""
+    if not isinstance(agent, Agent):
+        return Text("no agent", "dim")
+    if agent.barrier.state is State.OPEN:
         return Text("open", "green")
-    return Text(f"closed: {found.get('reason', '')}", "bold yellow")
+    return Text(f"{agent.barrier.state.value}: {agent.barrier.reason}", "bold yellow")
 
 
 def _pods(cluster: Cluster, node: str) -> Iterator[str]:

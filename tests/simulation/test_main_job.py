@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.sim.loops import manifest
+
 Drive = Callable[..., None]
 
 
@@ -61,8 +63,6 @@ def test_a_kill_that_hit_an_outage_ends_within_two_seconds_and_its_grace(drive: 
 
 def test_nodes_go_one_after_the_other_when_one_may_be_unavailable(drive: Drive) -> None:
     async def main(s: Any) -> None:
-        from reconciler.sim.loops import manifest
-
         await s.create(manifest(unavailable=1))
         busy = 0
 
@@ -80,8 +80,6 @@ def test_nodes_go_one_after_the_other_when_one_may_be_unavailable(drive: Drive) 
 
 def test_writes_stay_within_their_budget_and_stop_when_nothing_changes(drive: Drive) -> None:
     async def main(s: Any) -> None:
-        from reconciler.sim.loops import manifest
-
         exits = {
             "install": {"image": "sim/payload:1", "args": ["drop=/opt/kata/bin/containerd-shim-kata-v2"]},
             "uninstall": {"image": "sim/payload:1", "args": ["take=/opt/kata/bin/containerd-shim-kata-v2"]},
@@ -103,8 +101,6 @@ def test_writes_stay_within_their_budget_and_stop_when_nothing_changes(drive: Dr
 
 def test_nothing_is_written_while_nothing_changes(drive: Drive) -> None:
     async def main(s: Any) -> None:
-        import asyncio
-
         await s.create()
         await s.ready()
         await asyncio.sleep(30)
