@@ -174,7 +174,7 @@ class Lab:
         return self.left_behind(settle=5)
 
     def force_clean(self) -> None:
-        """By hand, after a scenario that failed: what the product left is taken away, so that the next can be judged."""
+        """By hand, after a scenario that failed: what was left is taken away, so that the next can be judged."""
         for item in self.admin.items(names.NODE_RUNTIMES):
             path = f"{names.NODE_RUNTIMES}/{item['metadata']['name']}"
             self.delete(item["metadata"]["name"])

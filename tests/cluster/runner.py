@@ -79,9 +79,8 @@ def _print(results: list[dict[str, Any]]) -> None:
     print()
     for result in results:
         verdict = "passed" if result["passed"] else "FAILED"
-        print(
-            f"{result['scenario']:>3}  {verdict}  {result['seconds']:>6.1f} s  {result['checks']:>4} checks  {result['title']}"
-        )
+        head = f"{result['scenario']:>3}  {verdict}  {result['seconds']:>6.1f} s  {result['checks']:>4} checks"
+        print(f"{head}  {result['title']}")
         for name, value in result["facts"].items():
             if isinstance(value, dict) and "median" in value:
                 print(f"       {name}: min {value['min']}, median {value['median']}, max {value['max']}")

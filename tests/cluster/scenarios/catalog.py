@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cluster.lab import Lab, Verdict
-from tests.cluster.scenarios import loops
+from tests.cluster.scenarios import controls, deletions, hooks, loops, outages
 
 
 @dataclass(frozen=True)
@@ -17,4 +17,11 @@ class Scenario:
     """The last argument is the number of loops that was asked for."""
 
 
-SCENARIOS = (Scenario(1, "install and uninstall in a loop", loops.run),)
+SCENARIOS = (
+    Scenario(0, "negative controls: the judge can fail", controls.run),
+    Scenario(1, "install and uninstall in a loop", loops.run),
+    Scenario(2, "a preStop hook that restarts containerd", hooks.run),
+    Scenario(3, "containerd stopped while pods are killed", outages.kills),
+    Scenario(4, "containerd in the start limit; stopped by an admin", outages.start_limit),
+    Scenario(5, "deleted in each stage, in each way", deletions.run),
+)
