@@ -31,6 +31,10 @@ STOP_DEADLINE = 60.0
 CALL = 5.0
 QUIET = 3.0
 """Seconds that a pod on its way out must have had no container at all: kubelet may be about to make one."""
+LOOP = 2
+"""Outages in one kill of a phase pod that prove a loop: its own preStop hook makes them."""
+LOOP_GRACE = 2.0
+"""Seconds of grace left to a phase pod in a loop: kubelet runs the hook again 7 s after an outage at the earliest."""
 ABREAST = 4
 """Kills retried at once."""
 OPENINGS = 16
@@ -128,16 +132,23 @@ class Kills:
         deleted = pod.metadata.deletion_timestamp
         if deleted is None:
             return None
-        grace = float(pod.metadata.deletion_grace_period_seconds or 0)
-        asked_ago = (self._deps.clock.now() - deleted).total_seconds() + grace
-        now = asyncio.get_running_loop().time()
-        # An opening before the deletion did not get in its way; the API's times are whole seconds.
-        first = next((now - opened for opened in self._openings if now - opened <= asked_ago + 1.0), None)
-        if first is None:
+        since = self._openings_since(pod)
+        if not since:
             return None
         if _phase_pod(pod) or pod.metadata.annotations.get(names.KILL_RETRY_ANNOTATION) == "true":
             return 0.0
-        return grace + MARGIN - first
+        grace = float(pod.metadata.deletion_grace_period_seconds or 0)
+        return since[0] + grace + MARGIN - asyncio.get_running_loop().time()
+
+    def _openings_since(self, pod: Pod) -> list[float]:
+        """Loop times of the openings since the pod's deletion was asked for; the API's times are whole seconds."""
+        deleted = pod.metadata.deletion_timestamp
+        if deleted is None:
+            return []
+        grace = float(pod.metadata.deletion_grace_period_seconds or 0)
+        asked_ago = (self._deps.clock.now() - deleted).total_seconds() + grace
+        asked = asyncio.get_running_loop().time() - asked_ago - 1.0
+        return [opened for opened in self._openings if opened >= asked]
 
     def _begin(self, tasks: asyncio.TaskGroup, pod: Pod, containers: list[Container], sandboxes: list[Sandbox]) -> None:
         """Kills run beside the looks: one that is owed a long grace must not hold up the others."""
@@ -175,7 +186,9 @@ class Kills:
 
         def left() -> float:
             deleted = pod.metadata.deletion_timestamp
-            return 0.0 if deleted is None else max((deleted - self._deps.clock.now()).total_seconds(), 0.0)
+            owed = 0.0 if deleted is None else max((deleted - self._deps.clock.now()).total_seconds(), 0.0)
+            looping = _phase_pod(pod) and len(self._openings_since(pod)) >= LOOP
+            return min(owed, LOOP_GRACE) if looping else owed
 
         async def stop() -> None:
             grace = left()
