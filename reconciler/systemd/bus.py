@@ -7,6 +7,7 @@ May import `api` only.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -31,6 +32,8 @@ RULES = (
 CONNECT_TIMEOUT = 5.0
 """Seconds for dialling, authentication and the subscription together."""
 
+CLOSE_TIMEOUT = 1.0
+
 SignalHandler = Callable[[Message], None]
 
 
@@ -51,6 +54,12 @@ async def dial(address: str) -> Connection:
     return bus
 
 
+async def _end_of(bus: Connection) -> None:
+    """Waits for it once for all: the library's own future would be cancelled with the first waiter."""
+    with contextlib.suppress(OSError, EOFError, DBusFastError):
+        await bus.wait_for_disconnect()
+
+
 class SystemBus:
     """Calls to systemd; every error leaves as SystemdError."""
 
@@ -58,6 +67,7 @@ class SystemBus:
         self._address = address
         self._dial = dialler
         self._bus: Connection | None = None
+        self._end: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._handlers: list[SignalHandler] = []
 
@@ -68,12 +78,10 @@ class SystemBus:
     def remove_handler(self, handler: SignalHandler) -> None:
         self._handlers.remove(handler)
 
-    async def connected(self) -> Connection:
-        """A connection that is up and subscribed."""
-        async with self._lock:
-            if self._bus is None or not self._bus.connected:
-                self._bus = await self._connect()
-            return self._bus
+    async def connected(self) -> asyncio.Task[None]:
+        """Make sure that there is a connection, up and subscribed; its end, to be waited for and not cancelled."""
+        _, end = await self._connection()
+        return end
 
     async def call(
         self,
@@ -85,13 +93,21 @@ class SystemBus:
         timeout: float,
     ) -> list[Any]:
         """One method call; the reply's body. `timeout` in seconds."""
-        bus = await self.connected()
+        bus, _ = await self._connection()
         return await self._call(bus, member, signature, *body, path=path, interface=interface, timeout=timeout)
 
     async def close(self) -> None:
         bus, self._bus = self._bus, None
-        if bus is not None:
+        if bus is not None and self._end is not None:
             bus.disconnect()
+            await asyncio.wait({self._end}, timeout=CLOSE_TIMEOUT)
+
+    async def _connection(self) -> tuple[Connection, asyncio.Task[None]]:
+        async with self._lock:
+            if self._bus is None or self._end is None or not self._bus.connected:
+                self._bus = await self._connect()
+                self._end = asyncio.create_task(_end_of(self._bus), name="end of the bus connection")
+            return self._bus, self._end
 
     async def _connect(self) -> Connection:
         try:

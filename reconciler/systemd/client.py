@@ -107,15 +107,14 @@ class DbusSystemd:
         pause = RECONNECT_MIN
         while True:
             try:
-                bus = await self._bus.connected()
+                end = await self._bus.connected()
             except SystemdError:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RECONNECT_MAX)
                 continue
             changed()
             begun = asyncio.get_running_loop().time()
-            with contextlib.suppress(OSError, EOFError):
-                await bus.wait_for_disconnect()
+            await asyncio.wait({end})
             if asyncio.get_running_loop().time() - begun > RECONNECT_MAX:
                 pause = RECONNECT_MIN
             await asyncio.sleep(pause)
@@ -140,30 +139,24 @@ class DbusSystemd:
         self._bus.add_handler(received)
         try:
             async with asyncio.timeout(timeout):
+                end = await self._bus.connected()
                 (job,) = await self._bus.call(method, "ss", name, "replace", timeout=timeout)
-                bus = await self._bus.connected()
-                lost = asyncio.create_task(bus.wait_for_disconnect())
-                try:
-                    return await _result(job, results, came, lost)
-                finally:
-                    lost.cancel()
-                    with contextlib.suppress(asyncio.CancelledError, OSError, EOFError):
-                        await lost
+                return await _result(job, results, came, end)
         except TimeoutError as error:
             raise SystemdError("Timeout", f"{method} {name}: not done within {timeout:g} s") from error
         finally:
             self._bus.remove_handler(received)
 
 
-async def _result(job: str, results: dict[str, str], came: asyncio.Event, lost: asyncio.Task[None]) -> str:
+async def _result(job: str, results: dict[str, str], came: asyncio.Event, end: asyncio.Task[None]) -> str:
     while job not in results:
         came.clear()
         waiter = asyncio.create_task(came.wait())
         try:
-            await asyncio.wait({waiter, lost}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiter, end}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiter.cancel()
-        if lost.done() and job not in results:
+        if end.done() and job not in results:
             raise SystemdError("Disconnected", f"the bus closed while {job} was running")
     return results[job]
 
