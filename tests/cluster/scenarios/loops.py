@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.cluster import runtimes
+from tests.cluster.api import Object
 from tests.cluster.lab import Lab, Verdict
 from tests.cluster.node import CONTAINERD_CONFIG, Node
 from tests.cluster.observer import audit, journal
