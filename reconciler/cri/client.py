@@ -130,6 +130,9 @@ class GrpcCri:
                 self.close()
             message = f"{self._path}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
             raise CriError(Code.UNAVAILABLE, message or type(error).__name__, connection=True) from error
+        finally:
+            if self._channel is not channel:  # dropped meanwhile; a dial that was under way has connected it since
+                channel.close()
 
 
 def serving(info: Mapping[str, str], named: list[str]) -> tuple[tuple[str, ...], str]:
