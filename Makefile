@@ -28,6 +28,7 @@ demo: $(STAMP)
 
 # Linux and root: real containerd.
 hosts: $(STAMP)
+	command -v containerd >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends containerd; }
 	$(BIN)/python -m pytest tests/hosts
 
 # Linux and root: two real nodes.
