@@ -13,6 +13,7 @@ from pathlib import Path
 
 from metrics.agent import Metrics
 from metrics.exporter import Exporter
+from metrics.kube import RequestMetrics
 from reconciler.agent.daemon import NotFoundHere, find
 from reconciler.agent.deps import Deps
 from reconciler.agent.inotify import SocketDirectory
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
         print(f"reconciler: not in a pod of a cluster ({error}); the agent runs as a DaemonSet", file=sys.stderr)
         return 2
     try:
-        asyncio.run(_serve(options, Client(transport)))
+        asyncio.run(_serve(options, Client(transport, metrics=RequestMetrics())))
     except (NotFoundHere, SystemdError) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from metrics.kube import WatchMetrics
 from reconciler.agent.deps import Deps
 from reconciler.agent.kills import Kills
 from reconciler.agent.probe import Probe
@@ -17,9 +18,12 @@ from reconciler.barrier.barrier import RetryBarrier, State
 from reconciler.hostconfig import HostConfigError
 from reconciler.kube.events import Recorder
 from reconciler.kube.informer import Informer
-from reconciler.kube.resources import NODES, PODS
+from reconciler.kube.resources import NODES, PODS, Resource
+from reconciler.kube.store import HasMeta
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=HasMeta)
 
 
 class Runs(Protocol):
@@ -32,12 +36,8 @@ class Agent:
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
         self.barrier = RetryBarrier(rng=deps.rng, metrics=deps.metrics)
-        self._nodes: Informer[Node] = Informer(
-            deps.client, NODES, clock=deps.clock, rng=deps.rng, field_selector=f"metadata.name={deps.node}"
-        )
-        self._pods: Informer[Pod] = Informer(
-            deps.client, PODS, clock=deps.clock, rng=deps.rng, field_selector=f"spec.nodeName={deps.node}"
-        )
+        self._nodes: Informer[Node] = _informer(deps, NODES, f"metadata.name={deps.node}")
+        self._pods: Informer[Pod] = _informer(deps, PODS, f"spec.nodeName={deps.node}")
         self._probe = Probe(deps, self.barrier, self._host_changed)
         self._worker = Worker(deps, self.barrier, self._probe, self._told, over=self._over)
         self.kills = Kills(deps, self.barrier, self._pods.store, self._told)
@@ -96,3 +96,14 @@ class Agent:
 
     def _told(self) -> None:
         self._reporter.wake()
+
+
+def _informer(deps: Deps, resource: Resource[T], field_selector: str) -> Informer[T]:
+    return Informer(
+        deps.client,
+        resource,
+        clock=deps.clock,
+        rng=deps.rng,
+        field_selector=field_selector,
+        metrics=WatchMetrics(),
+    )

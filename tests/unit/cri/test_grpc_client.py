@@ -155,7 +155,7 @@ async def test_after_an_outage_the_next_call_dials_anew(socket: Path, cri: GrpcC
     cri.close()
     first.close()
     await first.wait_closed()
-    socket.unlink(missing_ok=True)
+    socket.unlink(missing_ok=True)  # noqa: ASYNC240 - a test may block
     with pytest.raises(CriError) as caught:
         await cri.version(timeout=5)
     assert caught.value.connection
