@@ -1,0 +1,62 @@
+"""The probe keeps the barrier true: by CRI's answers, the unit's state and the identity of the process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.barrier.barrier import State
+from reconciler.cri.api import Code, CriError
+from reconciler.sim import clock
+from tests.unit.agent.bench import OUTAGE, UNIT, Bench
+
+
+def test_it_opens_when_cri_answers(bench: Bench) -> None:
+    async def main() -> None:
+        await bench.probe.look()
+        assert bench.barrier.state is State.OPEN
+        assert bench.probe.version == "1.6.20"
+
+    clock.run(main())
+
+
+def test_another_process_is_an_outage_even_when_nobody_saw_it(bench: Bench) -> None:
+    async def main() -> None:
+        states: list[State] = []
+        await bench.probe.look()
+        bench.barrier.listen(lambda state: states.append(state))
+        bench.systemd.state = replace(UNIT, invocation_id="b")
+        await bench.probe.look()
+        assert states == [State.CLOSED, State.OPEN]
+
+    clock.run(main())
+
+
+def test_a_missing_cri_plugin_fails_it(bench: Bench) -> None:
+    async def main() -> None:
+        bench.cri.error = CriError(Code.UNIMPLEMENTED, "unknown service", connection=False)
+        await bench.probe.look()
+        assert (bench.barrier.state, bench.barrier.reason) == (State.FAILED, "CRIMissing")
+
+    clock.run(main())
+
+
+def test_the_unit_says_why_it_is_closed(bench: Bench) -> None:
+    async def main() -> None:
+        reasons = []
+        bench.cri.error = OUTAGE
+        for active in ("active", "failed", "inactive"):
+            bench.systemd.state = replace(UNIT, active_state=active)
+            await bench.probe.look()
+            reasons.append(bench.barrier.reason)
+        assert reasons == ["NotServing", "UnitFailed", "StoppedByAdmin"]
+
+    clock.run(main())
+
+
+def test_no_answer_closes_it_as_hung(bench: Bench) -> None:
+    async def main() -> None:
+        bench.cri.error = CriError(Code.DEADLINE_EXCEEDED, "no answer", connection=False)
+        await bench.probe.look()
+        assert (bench.barrier.state, bench.barrier.reason) == (State.CLOSED, "Hung")
+
+    clock.run(main())

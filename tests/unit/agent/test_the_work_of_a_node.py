@@ -1,0 +1,239 @@
+"""configure and unconfigure: what is checked before the first write, and what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from reconciler.agent.work import Worker
+from reconciler.api import names
+from reconciler.api.meta import ControllerRevision
+from reconciler.api.node import NodeState, Problem, Report, Stage, WorkReport, WorkResult, encode
+from reconciler.api.noderuntime import Handler, RevisionData, WrittenBy
+from reconciler.hostconfig import Code, Outcome, Verdict
+from reconciler.sim import clock
+from tests.unit.agent.bench import OUTAGE, Bench
+
+KATA = RevisionData(handlers=(Handler(name="kata"),))
+
+
+def state(stage: Stage = Stage.CONFIGURE, **more: Any) -> NodeState:
+    return NodeState(uid="u", stage=stage, target="r1", since=clock.EPOCH, **more)
+
+
+def answer(stage: Stage, result: WorkResult, reason: str = "", message: str = "") -> WorkReport:
+    return WorkReport(uid="u", stage=stage, revision="r1", attempt=1, result=result, reason=reason, message=message)
+
+
+def play(
+    bench: Bench,
+    asked: NodeState,
+    main: Callable[[Worker], Awaitable[None]],
+    *,
+    data: RevisionData | None = KATA,
+    over: Callable[[str], bool] = lambda uid: False,
+) -> None:
+    if data is not None:
+        bench.api.revisions["kata-r1"] = ControllerRevision(data=msgspec.Raw(msgspec.json.encode(data)))
+
+    async def serve() -> None:
+        bench.cri.handlers = ("kata", "runc")
+
+    async def body() -> None:
+        bench.barrier.open()
+        bench.host.during = bench.host.during or serve
+        worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=over)
+        worker.see(bench.api.ask("kata", asked))
+        task = asyncio.create_task(worker.run())
+        await asyncio.sleep(0.5)
+        await main(worker)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    clock.run(body())
+
+
+def test_configure_writes_and_answers_done(bench: Bench) -> None:
+    async def main(worker: Worker) -> None:
+        assert bench.host.changes == [("apply", "kata")]
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
+        assert ("restarted", "agent") in bench.metrics.told
+
+    play(bench, state(), main)
+
+
+def test_work_is_done_once(bench: Bench) -> None:
+    async def main(worker: Worker) -> None:
+        for _ in range(5):
+            worker.see(bench.api.ask("other", state(Stage.READY)))
+            await asyncio.sleep(60)
+        assert bench.host.changes == [("apply", "kata")]
+
+    play(bench, state(), main)
+
+
+def test_without_handlers_configure_seals_the_install(bench: Bench) -> None:
+    bench.cri.run("p", alive=False)
+
+    async def main(worker: Worker) -> None:
+        assert bench.host.changes == []
+        assert bench.cri.stopped == ["s-p"]
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
+
+    play(bench, state(pod="p"), main, data=RevisionData())
+
+
+def test_nothing_is_written_while_the_payload_still_runs(bench: Bench) -> None:
+    bench.cri.run("p")
+
+    async def main(worker: Worker) -> None:
+        assert (bench.host.changes, worker.answers) == ([], {})
+        await asyncio.sleep(4)
+        waits = answer(Stage.CONFIGURE, WorkResult.WAITING, "PodStillRunning", "a container of pod p still runs")
+        assert worker.answers == {"kata": waits}
+        await bench.cri.stop_container("c-p", grace=0, timeout=1)
+        await asyncio.sleep(10)
+        assert bench.host.changes == [("apply", "kata")]
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
+
+    play(bench, state(pod="p"), main)
+
+
+def test_configure_waits_while_cri_cannot_be_asked(bench: Bench) -> None:
+    bench.cri.error = OUTAGE
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(10)
+        assert bench.host.changes == []
+        assert worker.answers["kata"].reason == "ContainerdNotServing"
+
+    play(bench, state(pod="p"), main)
+
+
+def test_unconfigure_works_while_cri_is_down_when_the_pod_is_known_to_be_over(bench: Bench) -> None:
+    bench.cri.error = OUTAGE
+
+    async def main(worker: Worker) -> None:
+        assert bench.host.changes == [("remove", "kata")]
+
+    play(bench, state(Stage.UNCONFIGURE, pod="p"), main, over=lambda uid: uid == "p")
+
+
+def test_a_node_that_asks_for_something_else_by_now_is_not_written(bench: Bench) -> None:
+    async def moved(resource: Any, name: str, namespace: str = "") -> Any:
+        return bench.api.node if resource.plural == "nodes" else bench.api.revisions[name]
+
+    async def body() -> None:
+        bench.barrier.open()
+        bench.api.revisions["kata-r1"] = ControllerRevision(data=msgspec.Raw(msgspec.json.encode(KATA)))
+        worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=lambda uid: False)
+        worker.see(bench.api.ask("kata", state()))
+        bench.api.ask("kata", state(attempt=2))  # the watch has not delivered it
+        task = asyncio.create_task(worker.run())
+        await asyncio.sleep(5)
+        assert (bench.host.changes, worker.answers) == ([], {})
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    clock.run(body())
+
+
+def test_a_handler_in_use_is_not_taken_away(bench: Bench) -> None:
+    bench.cri.run("web", handler="kata")
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(10)
+        assert bench.host.changes == []
+        assert worker.answers["kata"] == answer(
+            Stage.UNCONFIGURE, WorkResult.WAITING, "HandlerInUse", "1 sandboxes use it, shop/web among them"
+        )
+
+    play(bench, state(Stage.UNCONFIGURE), main)
+
+
+def test_force_takes_it_away_all_the_same(bench: Bench) -> None:
+    bench.cri.run("web", handler="kata")
+
+    async def main(worker: Worker) -> None:
+        assert bench.host.changes == [("remove", "kata")]
+
+    play(bench, state(Stage.UNCONFIGURE, error=Problem("Force")), main)
+
+
+def test_an_undone_change_is_final_for_its_attempt(bench: Bench) -> None:
+    bench.host.outcome = Outcome(Verdict.BROKEN, Code.VERIFY_FAILED, "CRI does not serve kata", undone=True)
+
+    async def main(worker: Worker) -> None:
+        failed = answer(Stage.CONFIGURE, WorkResult.FAILED, "VerifyFailed", "CRI does not serve kata")
+        assert worker.answers == {"kata": failed}
+        await asyncio.sleep(600)
+        assert bench.host.changes == [("apply", "kata")]
+        worker.see(bench.api.ask("kata", state(attempt=2)))
+        await asyncio.sleep(1)
+        assert bench.host.changes == [("apply", "kata"), ("apply", "kata")]
+
+    play(bench, state(), main)
+
+
+def test_a_refused_change_waits_and_is_tried_again(bench: Bench) -> None:
+    bench.host.outcome = Outcome(Verdict.REFUSED, Code.INVALID_TOML, "line 3")
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(5)
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.WAITING, "InvalidToml", "line 3")}
+        bench.host.outcome = Outcome(Verdict.CHANGED)
+        await asyncio.sleep(30)
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
+
+    play(bench, state(), main)
+
+
+def test_a_handler_of_the_payload_is_only_waited_for(bench: Bench) -> None:
+    data = RevisionData(handlers=(Handler(name="kata", written_by=WrittenBy.PAYLOAD),))
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(5)
+        assert worker.answers["kata"].reason == "HandlerMissing"
+        bench.cri.handlers = ("kata", "runc")
+        worker.nudge()
+        await asyncio.sleep(1)
+        assert worker.answers["kata"].result is WorkResult.DONE
+        assert bench.host.changes == []
+
+    play(bench, state(), main, data=data)
+
+
+def test_a_failure_that_was_told_before_a_restart_of_the_agent_is_not_tried_again(bench: Bench) -> None:
+    failed = answer(Stage.CONFIGURE, WorkResult.FAILED, "VerifyFailed")
+    asked = bench.api.ask("kata", state())
+    annotations = {**asked.metadata.annotations, names.REPORT_ANNOTATION: encode(Report(work={"kata": failed}))}
+    meta = msgspec.structs.replace(asked.metadata, annotations=annotations)
+    bench.api.node = msgspec.structs.replace(asked, metadata=meta)
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(60)
+        assert bench.host.changes == []
+        assert worker.answers == {"kata": failed}
+
+    play(bench, state(), main)
+
+
+def test_a_stopping_agent_begins_nothing(bench: Bench) -> None:
+    async def body() -> None:
+        worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=lambda uid: False)
+        worker.stopping = True
+        worker.see(bench.api.ask("kata", state()))
+        task = asyncio.create_task(worker.run())
+        await asyncio.sleep(60)
+        assert bench.host.changes == []
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    clock.run(body())
