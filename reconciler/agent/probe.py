@@ -19,6 +19,8 @@ NET = 5.0
 """Seconds between looks when nothing was heard."""
 EAGER = 0.1
 """Seconds between looks while it is closed and something may be coming."""
+LOOK = 15.0
+"""Seconds for one look: systemd's 5 s twice over, and both calls."""
 CALL = 2.0
 """Seconds that Version and Status may take."""
 
@@ -52,13 +54,23 @@ class Probe:
             stack.push_async_callback(stop)
             while True:
                 self._nudge.clear()
-                await self.look()
+                await self._look_in_time()
                 pause = NET if self._barrier.state is not State.CLOSED else EAGER
                 try:
                     async with asyncio.timeout(pause):
                         await self._nudge.wait()
                 except TimeoutError:
                     continue
+
+    async def _look_in_time(self) -> None:
+        """A look that hangs, for whatever reason, counts as no answer: nothing may stop the looking."""
+        try:
+            async with asyncio.timeout(LOOK):
+                await self.look()
+        except TimeoutError:
+            log.error("a look at containerd did not end", extra={"seconds": LOOK})
+            self._deps.cri.close()
+            self._barrier.close("Hung")
 
     async def look(self) -> None:
         """Ask systemd and CRI, and set the barrier by their answers."""
