@@ -178,7 +178,7 @@ class Lab:
         for item in self.admin.items(names.NODE_RUNTIMES):
             path = f"{names.NODE_RUNTIMES}/{item['metadata']['name']}"
             self.delete(item["metadata"]["name"])
-            _quietly(lambda path=path: self.admin.patch(path, {"metadata": {"finalizers": None}}))
+            self._drop_finalizers(path)
         for pod in self.admin.items(f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/component%3Dphase"):
             self.admin.delete(f"{names.OUR_PODS}/{pod['metadata']['name']}", grace=0)
         for item in self.admin.items(names.NODES):
@@ -192,6 +192,13 @@ class Lab:
         for node in self.nodes:
             restore(node)
         wait_until(lambda: all(self.probe.serving(node.name) for node in self.nodes), 60, what="CRI serving again")
+
+    def _drop_finalizers(self, path: str) -> None:
+        try:
+            self.admin.patch(path, {"metadata": {"finalizers": None}})
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     def _unmark(self, node: Object) -> None:
         metadata = node["metadata"]
@@ -225,11 +232,3 @@ def restore(node: Node) -> None:
 def phase_of(pod: Object | None) -> str:
     """`status.phase`, empty for none."""
     return str(((pod or {}).get("status") or {}).get("phase", ""))
-
-
-def _quietly(action: Callable[[], object]) -> None:
-    try:
-        action()
-    except ApiError as error:
-        if error.status != 404:
-            raise

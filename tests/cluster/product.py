@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.cluster import api as names
 from tests.cluster import paths, productimage
@@ -16,15 +17,19 @@ MANIFESTS = paths.PROJECT / "deploy" / "base"
 
 def install() -> None:
     """Applied, rolled out, and of this tree's sources; returns when all of its pods are ready."""
-    image = _image()
-    archive = productimage.build(image)
-    fresh = [node for node in nodes() if not (node.root / "var/lib" / f"{archive.stem}.loaded").exists()]
+    made = archive()
+    fresh = [node for node in nodes() if not (node.root / "var/lib" / f"{made.stem}.loaded").exists()]
     for node in nodes():
-        productimage.load(archive, node)
+        productimage.load(made, node)
     kubectl("apply", "-k", str(MANIFESTS), timeout=60)
     if fresh:
         kubectl("-n", names.NAMESPACE, "delete", "pods", "--all", "--wait=false")
     wait_until(lambda: len(ready_pods()) == 2 + len(nodes()), 120, every=0.5, what="controller and agents ready")
+
+
+def archive() -> Path:
+    """The product's image as an archive, built when the sources have changed."""
+    return productimage.build(_image())
 
 
 def remove() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cluster.lab import Lab, Verdict
-from tests.cluster.scenarios import controls, deletions, hooks, loops, outages
+from tests.cluster.scenarios import controls, deletions, hooks, kills, loops, machines, outages
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,7 @@ SCENARIOS = (
     Scenario(3, "containerd stopped while pods are killed", outages.kills),
     Scenario(4, "containerd in the start limit; stopped by an admin", outages.start_limit),
     Scenario(5, "deleted in each stage, in each way", deletions.run),
+    Scenario(6, "controllers and agents killed", kills.run),
+    Scenario(8, "nodes off, rebooted, tainted, made anew", machines.run),
+    Scenario(9, "a running pod through an upgrade", machines.upgrade),
 )
