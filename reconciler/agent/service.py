@@ -60,9 +60,10 @@ class Agent:
                 log.warning("recovered", extra={"outcome": outcome.verdict.value, "told": outcome.message})
         except HostConfigError as error:
             log.error("journal not recovered", extra={"error": str(error)})
+        owner = asyncio.current_task()
         async with asyncio.TaskGroup() as tasks:
             for part in self._parts:
-                tasks.create_task(part.run())
+                tasks.create_task(_for_ever(part, owner))
 
     @property
     def _parts(self) -> tuple[Runs, ...]:
@@ -96,6 +97,16 @@ class Agent:
 
     def _told(self) -> None:
         self._reporter.wake()
+
+
+async def _for_ever(part: Runs, owner: asyncio.Task[Any] | None) -> None:
+    """A part that ends without its owner being cancelled ends the agent: a task group would not say a word."""
+    try:
+        await part.run()
+    except asyncio.CancelledError:
+        if owner is not None and owner.cancelling():
+            raise
+    raise RuntimeError(f"{type(part).__name__} ended by itself")
 
 
 def _informer(deps: Deps, resource: Resource[T], field_selector: str) -> Informer[T]:

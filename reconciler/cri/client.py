@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from grpclib.client import Channel
-from grpclib.const import Status as GrpcStatus
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from reconciler.cri.api import Code, Container, ContainerState, CriError, Sandbox, Status, Version
@@ -26,6 +25,8 @@ from reconciler.cri.runtime_pb2 import (
     StopPodSandboxRequest,
     VersionRequest,
 )
+
+T = TypeVar("T")
 
 POD_UID_LABEL = "io.kubernetes.pod.uid"
 """Set by kubelet on every container; a container's own metadata has no pod UID."""
@@ -48,13 +49,11 @@ class GrpcCri:
         self._channel: Channel | None = None
 
     async def version(self, *, timeout: float) -> Version:
-        async with self._call(timeout) as stub:
-            answer = await stub.Version(VersionRequest(), timeout=timeout)
+        answer = await self._call(lambda stub: stub.Version(VersionRequest(), timeout=timeout), timeout)
         return Version(answer.runtime_name, answer.runtime_version)
 
     async def status(self, *, timeout: float) -> Status:
-        async with self._call(timeout) as stub:
-            answer = await stub.Status(StatusRequest(verbose=True), timeout=timeout)
+        answer = await self._call(lambda stub: stub.Status(StatusRequest(verbose=True), timeout=timeout), timeout)
         conditions = {condition.type: condition for condition in answer.status.conditions}
         runtime, network = conditions.get("RuntimeReady"), conditions.get("NetworkReady")
         handlers, default = serving(answer.info, [handler.name for handler in answer.runtime_handlers])
@@ -67,8 +66,7 @@ class GrpcCri:
         )
 
     async def sandboxes(self, *, timeout: float) -> list[Sandbox]:
-        async with self._call(timeout) as stub:
-            answer = await stub.ListPodSandbox(ListPodSandboxRequest(), timeout=timeout)
+        answer = await self._call(lambda stub: stub.ListPodSandbox(ListPodSandboxRequest(), timeout=timeout), timeout)
         return [
             Sandbox(
                 id=item.id,
@@ -83,8 +81,7 @@ class GrpcCri:
         ]
 
     async def containers(self, *, timeout: float) -> list[Container]:
-        async with self._call(timeout) as stub:
-            answer = await stub.ListContainers(ListContainersRequest(), timeout=timeout)
+        answer = await self._call(lambda stub: stub.ListContainers(ListContainersRequest(), timeout=timeout), timeout)
         return [
             Container(
                 id=item.id,
@@ -98,31 +95,29 @@ class GrpcCri:
         ]
 
     async def stop_container(self, container_id: str, *, grace: float, timeout: float) -> None:
-        async with self._call(timeout, gone_is_fine=True) as stub:
-            request = StopContainerRequest(container_id=container_id, timeout=round(grace))
-            await stub.StopContainer(request, timeout=timeout)
+        request = StopContainerRequest(container_id=container_id, timeout=round(grace))
+        with _gone_is_fine():
+            await self._call(lambda stub: stub.StopContainer(request, timeout=timeout), timeout)
 
     async def stop_sandbox(self, sandbox_id: str, *, timeout: float) -> None:
-        async with self._call(timeout, gone_is_fine=True) as stub:
-            await stub.StopPodSandbox(StopPodSandboxRequest(pod_sandbox_id=sandbox_id), timeout=timeout)
+        request = StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
+        with _gone_is_fine():
+            await self._call(lambda stub: stub.StopPodSandbox(request, timeout=timeout), timeout)
 
     def close(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
 
-    @contextlib.asynccontextmanager
-    async def _call(self, timeout: float, *, gone_is_fine: bool = False) -> AsyncIterator[RuntimeServiceStub]:
-        """The stub, within `timeout`; what goes wrong leaves as CriError. NotFound of a stop is success."""
+    async def _call(self, ask: Callable[[RuntimeServiceStub], Coroutine[Any, Any, T]], timeout: float) -> T:
+        """The answer, within `timeout`; what goes wrong leaves as CriError."""
         if self._channel is None:
             self._channel = Channel(path=self._path)
         channel = self._channel
         try:
-            async with asyncio.timeout(timeout):
-                yield RuntimeServiceStub(channel)
+            return await _apart(ask(RuntimeServiceStub(channel)), timeout)
         except GRPCError as error:
-            if not (gone_is_fine and error.status is GrpcStatus.NOT_FOUND):
-                raise CriError(_code(error.status), error.message or error.status.name, connection=False) from error
+            raise CriError(_code(error.status), error.message or error.status.name, connection=False) from error
         except TimeoutError as error:
             raise CriError(Code.DEADLINE_EXCEEDED, f"no answer within {timeout:g} s", connection=False) from error
         except (OSError, StreamTerminatedError, ProtocolError) as error:
@@ -133,6 +128,36 @@ class GrpcCri:
         finally:
             if self._channel is not channel:  # dropped meanwhile; a dial that was under way has connected it since
                 channel.close()
+
+
+async def _apart(call: Coroutine[Any, Any, T], timeout: float) -> T:
+    """Await `call` in a task of its own. Raises TimeoutError, StreamTerminatedError, and what it raises.
+
+    grpclib wakes a call whose connection is lost by cancelling its task, and does not take the request back:
+    in the caller's task the next `asyncio.timeout` of Python 3.11.2 would end it without a word.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+        if not task.done():
+            raise TimeoutError
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if task.cancelled():
+        raise StreamTerminatedError("the call was given up by its connection")
+    return task.result()
+
+
+@contextlib.contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    """Stopping what is not there is success."""
+    try:
+        yield
+    except CriError as error:
+        if error.code is not Code.NOT_FOUND:
+            raise
 
 
 def serving(info: Mapping[str, str], named: list[str]) -> tuple[tuple[str, ...], str]:

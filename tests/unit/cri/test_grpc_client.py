@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator
@@ -164,6 +165,47 @@ async def test_after_an_outage_the_next_call_dials_anew(socket: Path, cri: GrpcC
     assert (await cri.version(timeout=5)).runtime_version == "1.6.20"
     second.close()
     await second.wait_closed()
+
+
+async def test_a_connection_lost_in_a_call_leaves_no_cancellation_with_the_caller(socket: Path, cri: GrpcCri) -> None:
+    async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        await asyncio.sleep(0.05)  # the call is under way by then
+        writer.close()
+
+    server = await asyncio.start_unix_server(drop, path=socket)
+    with pytest.raises(CriError) as caught:
+        await cri.version(timeout=5)
+    assert caught.value.connection
+    task = asyncio.current_task()
+    assert task is not None and task.cancelling() == 0
+    server.close()
+
+
+async def test_a_call_that_is_cancelled_ends_cancelled(socket: Path, cri: GrpcCri) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(silent, path=socket)
+    call = asyncio.create_task(cri.version(timeout=60))
+    await asyncio.sleep(0.05)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    server.close()
+
+
+async def test_a_daemon_that_does_not_answer_is_told_apart(socket: Path, cri: GrpcCri) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(silent, path=socket)
+    with pytest.raises(CriError) as caught:
+        await cri.version(timeout=0.05)
+    assert (caught.value.code, caught.value.connection) == (Code.DEADLINE_EXCEEDED, False)
+    server.close()
 
 
 def test_handlers_come_from_the_configuration_and_from_the_list_of_2_x() -> None:
