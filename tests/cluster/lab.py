@@ -19,6 +19,8 @@ from tests.cluster.observer.pods import PodWatch
 from tests.cluster.observer.probe import Probe
 
 _DEFAULT_PODS = "/api/v1/namespaces/default/pods"
+_REPLACED = " (deleted)"
+"""What /proc says of a binary whose file an upgrade has replaced under the running process."""
 _STATE = "state.runtime-reconciler.io/"
 _PRESENT = "runtime-reconciler.node-restriction.kubernetes.io/"
 
@@ -146,7 +148,7 @@ class Lab:
         pod = self.observer.find(path) or {"metadata": {"uid": "none"}}
         if verdict.check(running, f"{node.name}: the pod of the handler is {pod.get('status')}"):
             found = processes.shims(node, pod["metadata"]["uid"])
-            holds = found and all(process.exe.endswith(runtimes.SHIM) for process in found)
+            holds = found and all(process.exe.removesuffix(_REPLACED).endswith(runtimes.SHIM) for process in found)
             verdict.check(holds, f"{node.name}: the pod's shim is {[process.exe for process in found]}")
 
     def end_user_pods(self) -> None:
