@@ -65,12 +65,20 @@ class Lab:
         self.probe.start()
         self.pods.start()
         wait_until(lambda: all(self.probe.serving(node.name) for node in self.nodes), 20, what="CRI serving")
+        self._end_interrupted_run()
         self.clean = world.look(self.observer, self.nodes)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.pods.stop()
         self.probe.stop()
+
+    def _end_interrupted_run(self) -> None:
+        """What a run that was cut short left must not become the picture of a clean cluster."""
+        self.end_user_pods()
+        for item in self.admin.items(names.NODE_RUNTIMES):
+            self.delete(item["metadata"]["name"])
+        wait_until(lambda: not self.observer.items(names.NODE_RUNTIMES), 90, what="NodeRuntimes of an earlier run gone")
 
     def create(self, runtime: Object) -> None:
         self.admin.create(names.NODE_RUNTIMES, runtime)
