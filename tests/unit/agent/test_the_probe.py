@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from reconciler.barrier.barrier import State
-from reconciler.cri.api import Code, CriError
+from reconciler.cri.api import Code, CriError, Version
 from reconciler.sim import clock
 from tests.unit.agent.bench import OUTAGE, UNIT, Bench
 
@@ -58,5 +60,29 @@ def test_no_answer_closes_it_as_hung(bench: Bench) -> None:
         bench.cri.error = CriError(Code.DEADLINE_EXCEEDED, "no answer", connection=False)
         await bench.probe.look()
         assert (bench.barrier.state, bench.barrier.reason) == (State.CLOSED, "Hung")
+
+    clock.run(main())
+
+
+def test_a_look_that_never_ends_is_given_up_and_the_looking_goes_on(bench: Bench) -> None:
+    answer = bench.cri.version
+
+    async def never(*, timeout: float) -> Version:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async def main() -> None:
+        looking = asyncio.create_task(bench.probe.run())
+        await asyncio.sleep(1)
+        assert bench.barrier.state is State.OPEN
+        bench.cri.version = never  # type: ignore[method-assign]
+        await asyncio.sleep(5 + 15 + 1)
+        assert (bench.barrier.state, bench.barrier.reason) == (State.CLOSED, "Hung")
+        bench.cri.version = answer  # type: ignore[method-assign]
+        await asyncio.sleep(16)
+        assert bench.barrier.state is State.OPEN
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
 
     clock.run(main())
