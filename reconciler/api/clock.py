@@ -33,11 +33,3 @@ class SystemClock:
 def rfc3339(moment: datetime) -> str:
     """`2026-01-02T03:04:05.678Z`: UTC, milliseconds."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def parse_rfc3339(text: str) -> datetime:
-    """The inverse of `rfc3339`; takes any fraction and offset. Raises ValueError on anything else."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"time without a zone: {text!r}")
-    return moment

@@ -7,20 +7,12 @@ is what keeps the watch path cheap (design section 10).
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 
 class _Object(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Base: camelCase on the wire, unknown fields ignored."""
-
-
-class OwnerReference(_Object, frozen=True):
-    uid: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool = False
 
 
 class ObjectMeta(_Object, frozen=True):
@@ -35,7 +27,6 @@ class ObjectMeta(_Object, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
-    owner_references: tuple[OwnerReference, ...] = ()
 
 
 class Requirement(_Object, frozen=True):
@@ -68,18 +59,14 @@ class NodeTaint(_Object, frozen=True):
 
 
 class NodeSpec(_Object, frozen=True):
-    unschedulable: bool = False
     taints: tuple[NodeTaint, ...] = ()
-    provider_id: str = msgspec.field(default="", name="providerID")
 
 
 class NodeInfo(_Object, frozen=True):
     machine_id: str = msgspec.field(default="", name="machineID")
     boot_id: str = msgspec.field(default="", name="bootID")
     container_runtime_version: str = ""
-    kubelet_version: str = ""
     operating_system: str = ""
-    architecture: str = ""
 
 
 class NodeStatus(_Object, frozen=True):
@@ -107,7 +94,6 @@ class StateTerminated(_Object, frozen=True):
     reason: str = ""
     message: str = ""
     started_at: datetime | None = None
-    finished_at: datetime | None = None
 
 
 class ContainerState(_Object, frozen=True):
@@ -119,9 +105,7 @@ class ContainerState(_Object, frozen=True):
 class ContainerStatus(_Object, frozen=True):
     name: str = ""
     ready: bool = False
-    restart_count: int = 0
     state: ContainerState = ContainerState()
-    last_state: ContainerState = ContainerState()
     container_id: str = msgspec.field(default="", name="containerID")
 
 
@@ -138,7 +122,6 @@ class PodStatus(_Object, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
-    start_time: datetime | None = None
 
 
 class Pod(_Object, frozen=True):
@@ -150,26 +133,12 @@ class Pod(_Object, frozen=True):
 class RuntimeClass(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     handler: str = ""
-    overhead: dict[str, Any] | None = None
-    scheduling: dict[str, Any] | None = None
 
 
 class ControllerRevision(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     data: msgspec.Raw = msgspec.Raw(b"null")
     revision: int = 0
-
-
-class DaemonSetStatus(_Object, frozen=True):
-    desired_number_scheduled: int = 0
-    number_ready: int = 0
-    updated_number_scheduled: int = 0
-    observed_generation: int = 0
-
-
-class DaemonSet(_Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    status: DaemonSetStatus = DaemonSetStatus()
 
 
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:

@@ -13,11 +13,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from reconciler.api import names
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_data
 from reconciler.hostconfig import HostConfig, Outcome, Refused, Verdict
 
-USAGE = 2
-"""Exit status for a command line, or a manifest, that makes no sense."""
 ASK_TIMEOUT = 10.0
 """Seconds for `containerd --version`."""
 
@@ -40,7 +39,6 @@ Restart = Annotated[bool | None, typer.Option("--restart/--no-restart", help="De
 Form = Annotated[Output, typer.Option("--output")]
 
 _ROOT = Path("/")
-_STATE_DIR = "/var/lib/runtime-reconciler"
 
 
 @app.command()
@@ -50,7 +48,7 @@ def plan(
     config: Config = "",
     containerd: Binary = None,
     containerd_version: Release = "",
-    state_dir: StateDir = _STATE_DIR,
+    state_dir: StateDir = names.HOST_STATE_DIR,
     restart: Restart = None,
     output: Form = Output.TEXT,
 ) -> None:
@@ -67,7 +65,7 @@ def apply(
     config: Config = "",
     containerd: Binary = None,
     containerd_version: Release = "",
-    state_dir: StateDir = _STATE_DIR,
+    state_dir: StateDir = names.HOST_STATE_DIR,
     restart: Restart = None,
     output: Form = Output.TEXT,
 ) -> None:
@@ -84,7 +82,7 @@ def remove(
     config: Config = "",
     containerd: Binary = None,
     containerd_version: Release = "",
-    state_dir: StateDir = _STATE_DIR,
+    state_dir: StateDir = names.HOST_STATE_DIR,
     restart: Restart = None,
     output: Form = Output.TEXT,
 ) -> None:
@@ -99,7 +97,7 @@ def check(
     config: Config = "",
     containerd: Binary = None,
     containerd_version: Release = "",
-    state_dir: StateDir = _STATE_DIR,
+    state_dir: StateDir = names.HOST_STATE_DIR,
     restart: Restart = None,
     output: Form = Output.TEXT,
 ) -> None:
@@ -114,7 +112,7 @@ def repair(
     config: Config = "",
     containerd: Binary = None,
     containerd_version: Release = "",
-    state_dir: StateDir = _STATE_DIR,
+    state_dir: StateDir = names.HOST_STATE_DIR,
     restart: Restart = None,
     output: Form = Output.TEXT,
 ) -> None:

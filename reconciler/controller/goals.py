@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from reconciler.api import names
@@ -18,7 +17,7 @@ from reconciler.api.noderuntime import (
     revision_hash,
 )
 from reconciler.controller.pods import facts_of, phase_of
-from reconciler.controller.world import World, report_of, states
+from reconciler.controller.world import NODE_INDEX, World, report_of, states
 from reconciler.kube.selectors import matches
 from reconciler.phases.decide import INSTALL_PATH, present
 from reconciler.phases.facts import Facts, Goal, PhasePlan, Plan, PodFacts
@@ -80,7 +79,7 @@ def runtimes_of(world: World, node: Node) -> list[str]:
     found.update(runtime.metadata.name for runtime in world.runtimes.list() if selects(runtime, node))
     found.update(
         pod.metadata.labels.get(names.RUNTIME_LABEL, "")
-        for pod in world.pods.by_index("node", node.metadata.name)
+        for pod in world.pods.by_index(NODE_INDEX, node.metadata.name)
         if pod.metadata.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_PHASE
     )
     return sorted(found - {""})
@@ -198,18 +197,14 @@ def _plan(world: World, name: str, revision: str) -> Plan | None:
 
 
 def _revisions(world: World, node: Node, name: str, state: NodeState | None) -> set[str]:
-    wanted = set(_goal_revisions(world, name))
+    runtime = world.runtime(name)
+    wanted = set() if runtime is None else {revision_hash(revision_data(runtime.spec))}
     if state is not None:
         wanted |= {state.installed, state.target}
     wanted |= {
         p.metadata.annotations.get(names.REVISION_ANNOTATION, "") for p in world.phase_pods(node.metadata.name, name)
     }
     return wanted - {""}
-
-
-def _goal_revisions(world: World, name: str) -> Iterable[str]:
-    runtime = world.runtime(name)
-    return [] if runtime is None else [revision_hash(revision_data(runtime.spec))]
 
 
 def _pod_facts(world: World, node: Node, name: str, ended: tuple[str, ...]) -> tuple[PodFacts, ...]:

@@ -21,6 +21,7 @@ from reconciler.kube.resources import NODES, PODS, RUNTIMECLASSES
 from reconciler.kube.workers import After, Done, Result
 from reconciler.phases.decide import decide, present
 from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Wait
+from reconciler.phases.facts import Goal
 from reconciler.phases.rollout import View
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class NodeReconciler:
             decision = decide(facts, now)
             match decision:
                 case Wait():
-                    self._look(node, runtime, state, decision)
+                    self._look(node, runtime, state, decision, facts.goal)
                     dues = [d for d in (decision.until, self._deselect_due(runtime, name)) if d is not None]
                     return max((min(dues) - now).total_seconds(), 0.01) if dues else None
                 case AskUse():
@@ -159,9 +160,7 @@ class NodeReconciler:
         meta = pod.metadata
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=uid, grace_seconds=grace)
-        except NotFound:
-            self._world.gone.add(uid)
-        except Conflict:  # the name belongs to another pod by now
+        except (NotFound, Conflict):  # gone, or the name belongs to another pod by now
             self._world.gone.add(uid)
         else:
             (self._world.gone if grace == 0 else self._world.ending).add(uid)
@@ -177,10 +176,10 @@ class NodeReconciler:
 
     # --- what the rollout sees ---
 
-    def _look(self, node: Node, runtime: str, state: NodeState | None, wait: Wait) -> None:
+    def _look(self, node: Node, runtime: str, state: NodeState | None, wait: Wait, goal: Goal) -> None:
         owner = self._world.runtime(runtime)
         by_node = self._world.outlooks.setdefault(runtime, {})
-        outlook = None if owner is None else self._outlook(owner, node, state, wait)
+        outlook = None if owner is None else self._outlook(owner, node, state, wait, goal)
         before = by_node.pop(node.metadata.name, None)
         if outlook is not None:
             by_node[node.metadata.name] = outlook
@@ -189,13 +188,14 @@ class NodeReconciler:
         if before != outlook:
             self._changed(runtime)
 
-    def _outlook(self, owner: NodeRuntime, node: Node, state: NodeState | None, wait: Wait) -> Outlook | None:
+    def _outlook(
+        self, owner: NodeRuntime, node: Node, state: NodeState | None, wait: Wait, goal: Goal
+    ) -> Outlook | None:
         selected = goals.selects(owner, node)
         if state is None and not selected and not wait.wants_slot:
             return None
-        goal = goals.goal_of(self._world, node, owner.metadata.name, state, self._clock.now())
         ready, _ = goals.node_ready(node)
-        at_ready = state is not None and state.stage is Stage.READY
+        done = state is not None and state.stage is Stage.READY and state.installed == goal.revision
         view = View(
             node=node.metadata.name,
             at_rest=state is None or state.stage in REST,
@@ -203,9 +203,9 @@ class NodeReconciler:
             stuck=wait.stuck is not None,
             node_ready=ready,
             failed=state is not None and state.failed != "" and state.failed == goal.revision,
-            done=at_ready and state is not None and state.installed == goal.revision,
+            done=done,
             removal=goal.revision == "",
-            repair=at_ready and state is not None and state.installed == goal.revision,
+            repair=done,
             rank=goals.rank(owner, node, self._own_node),
         )
         counted = state is not None or (selected and wait.reason != "SetAside")

@@ -39,7 +39,7 @@ def phase_of(data: RevisionData, stage: Stage) -> Phase | None:
 
 
 def build(runtime: str, node: str, namespace: str, state: NodeState, data: RevisionData) -> dict[str, Any]:
-    """The Pod of this state. Raises KeyError-free ValueError when the revision has no such phase."""
+    """The Pod of this state. Raises ValueError when the revision has no such phase."""
     phase = phase_of(data, state.stage)
     if phase is None:
         raise ValueError(f"revision {state.target} of {runtime} has no phase {state.stage}")

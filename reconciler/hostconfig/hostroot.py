@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,12 +59,6 @@ class HostRoot:
 
     def is_dir(self, path: str) -> bool:
         return self.local(path).is_dir()
-
-    def is_socket(self, path: str) -> bool:
-        try:
-            return stat.S_ISSOCK(self.local(path).stat().st_mode)
-        except OSError:
-            return False
 
     def read(self, path: str) -> bytes:
         """Raises OSError."""

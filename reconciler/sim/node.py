@@ -82,7 +82,6 @@ class SimNode:
         self.machine_id = f"{rng.getrandbits(128):032x}"
         self.boot_id = ""
         self.agent: Runnable | None = None
-        self.agent_crashes = 0
         self.stops = 0
         """Containers and sandboxes that the agent has stopped through CRI."""
         self._make_agent = agent
@@ -146,7 +145,6 @@ class SimNode:
 
     def crash_agent(self) -> None:
         """SIGKILL: nothing more of it reaches the API server."""
-        self.agent_crashes += 1
         self.agent_link.cut = True
         self.life.ended.set()
 
