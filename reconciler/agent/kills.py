@@ -240,9 +240,12 @@ def _finished(pod: Pod) -> bool:
 
 
 def _leaving(pod: Pod) -> bool:
-    """Asked to go; or a finished phase pod that nobody else seals (configure seals a good install)."""
+    """Asked to go; or a finished phase pod that nobody else seals (configure seals a good install).
+
+    A finished pod that is deleted without grace is no news: the API server removes it with that very write.
+    """
     if pod.metadata.deletion_timestamp is not None:
-        return True
+        return pod.metadata.deletion_grace_period_seconds != 0 or not _finished(pod)
     if not _phase_pod(pod) or not _finished(pod):
         return False
     codes = [s.state.terminated.exit_code for s in pod.status.container_statuses if s.state.terminated is not None]

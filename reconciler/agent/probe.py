@@ -40,11 +40,22 @@ class Probe:
         self.looked = False
         """Whether there was a first look: before it nothing can be said."""
         self._invocation = ""
-        barrier.listen(lambda state: self.nudge() if state is State.CLOSED else None)
+        self._own_word = False
+        barrier.listen(self._barrier_changed)
 
     def nudge(self) -> None:
         """Something may have changed: look now."""
         self._nudge.set()
+
+    def _barrier_changed(self, state: State) -> None:
+        """Somebody's call failed: look now. What a look itself has found is no reason for another."""
+        if state is State.CLOSED and not self._own_word:
+            self.nudge()
+
+    def _close(self, reason: str) -> None:
+        self._own_word = True
+        self._barrier.close(reason)
+        self._own_word = False
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
@@ -70,7 +81,7 @@ class Probe:
         except TimeoutError:
             log.error("a look at containerd did not end", extra={"seconds": LOOK})
             self._deps.cri.close()
-            self._barrier.close("Hung")
+            self._close("Hung")
 
     async def look(self) -> None:
         """Ask systemd and CRI, and set the barrier by their answers."""
@@ -90,7 +101,8 @@ class Probe:
             log.warning("systemd cannot be asked", extra={"error": str(error)})
             self.unit = None
         if self.unit is not None and self._invocation not in ("", self.unit.invocation_id):
-            self._barrier.close("ProcessChanged")
+            self._invocation = ""
+            self._close("ProcessChanged")
             self._deps.cri.close()
         try:
             version = await self._deps.cri.version(timeout=CALL)
@@ -109,8 +121,8 @@ class Probe:
         if classify(error) is ErrorClass.TERMINAL:
             self._barrier.fail("CRIMissing")
         elif self.unit is not None and self.unit.active_state == "failed":
-            self._barrier.close("UnitFailed")
+            self._close("UnitFailed")
         elif self.unit is not None and self.unit.active_state == "inactive":
-            self._barrier.close("StoppedByAdmin")
+            self._close("StoppedByAdmin")
         else:
-            self._barrier.close("Hung" if classify(error) is ErrorClass.HUNG else "NotServing")
+            self._close("Hung" if classify(error) is ErrorClass.HUNG else "NotServing")

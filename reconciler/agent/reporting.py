@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,9 @@ HOLD = 30.0
 """Seconds for which the report waits for the answer of work in hand, so that both go in one write."""
 FIRST = 2.0
 """Seconds for which the first report waits for CRI: at boot both begin together."""
+BURST = 20
+WINDOW = 20.0
+"""At most BURST writes in WINDOW seconds: a containerd that flaps must not become a storm of writes."""
 
 _TEXT = {
     State.OPEN: ("True", "Serving", "CRI answers Version and Status"),
@@ -58,6 +62,8 @@ class Reporter:
         self._node: Node | None = None
         self._handlers: tuple[str, ...] = ()
         self._begun = 0.0
+        self._writes: deque[float] = deque(maxlen=BURST)
+        """Loop times of the last writes."""
         self.written = False
         """Whether the Node says what is true; the agent is ready from then on."""
 
@@ -91,8 +97,11 @@ class Reporter:
                 delay = min(delay * 2, RETRY_MAX)
 
     def _held(self) -> float | None:
-        """Seconds that the report still has to wait: for the work in hand, or for a daemon that is just coming up."""
+        """Seconds that the report still has to wait: for the work in hand, for a daemon that is just coming up,
+        or because too much was written of late."""
         now = asyncio.get_running_loop().time()
+        if len(self._writes) == BURST and self._writes[0] + WINDOW > now:
+            return self._writes[0] + WINDOW - now
         since, limit = self._worker.busy_since, HOLD
         if not self.written and self._barrier.state is not State.OPEN:
             since, limit = self._begun, FIRST
@@ -116,6 +125,7 @@ class Reporter:
             patch["status"] = {"conditions": [serving]}
         if report is not None:
             patch["metadata"] = {"annotations": {names.REPORT_ANNOTATION: encode(report)}}
+        self._writes.append(asyncio.get_running_loop().time())
         answer = await self._deps.client.patch(
             NODES,
             node.metadata.name,

@@ -107,8 +107,10 @@ class Systemd:
     state: UnitState = UNIT
     calls: list[str] = field(default_factory=list)
     system: str = "running"
+    asked: int = 0
 
     async def unit(self, name: str, *, timeout: float = 5) -> UnitState:
+        self.asked += 1
         return self.state
 
     async def restart(self, name: str, *, timeout: float) -> str:

@@ -213,3 +213,15 @@ def test_nothing_is_said_of_a_pod_while_cri_cannot_be_asked(bench: Bench) -> Non
 
     bench.barrier.listen(later)
     play(bench, [pod("p", phase="uninstall", exit_code=0)], main)
+
+
+def test_a_finished_pod_that_is_deleted_without_grace_is_no_news(bench: Bench) -> None:
+    bench.cri.run("p", alive=False)
+
+    async def main(kills: Kills) -> None:
+        bench.barrier.open()
+        await asyncio.sleep(5)
+        assert kills.ended == set()
+        assert bench.woken == 0
+
+    play(bench, [pod("p", phase="install", deleted=0, grace=0, exit_code=0)], main)

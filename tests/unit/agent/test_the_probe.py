@@ -64,6 +64,42 @@ def test_no_answer_closes_it_as_hung(bench: Bench) -> None:
     clock.run(main())
 
 
+def test_a_unit_that_failed_with_another_invocation_is_looked_at_now_and_then(bench: Bench) -> None:
+    """Each try to start it is an invocation of its own: what the barrier says must not go to and fro."""
+
+    async def main() -> None:
+        told: list[str] = []
+        looking = asyncio.create_task(bench.probe.run())
+        await asyncio.sleep(1)
+        bench.barrier.listen(lambda state: told.append(bench.barrier.reason))
+        bench.cri.error = OUTAGE
+        bench.systemd.state = replace(UNIT, active_state="failed", invocation_id="b")
+        bench.systemd.asked = 0
+        bench.probe.nudge()
+        await asyncio.sleep(10)
+        assert told == ["ProcessChanged", "UnitFailed"]
+        assert 90 <= bench.systemd.asked <= 110
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+    clock.run(main())
+
+
+def test_a_call_of_somebody_else_that_failed_is_a_reason_to_look(bench: Bench) -> None:
+    async def main() -> None:
+        looking = asyncio.create_task(bench.probe.run())
+        await asyncio.sleep(1)
+        bench.barrier.close("CallFailed")
+        await asyncio.sleep(0.01)
+        assert bench.barrier.state is State.OPEN
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+    clock.run(main())
+
+
 def test_a_look_that_never_ends_is_given_up_and_the_looking_goes_on(bench: Bench) -> None:
     answer = bench.cri.version
 

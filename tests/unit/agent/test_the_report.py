@@ -171,3 +171,18 @@ def test_a_person_who_stopped_containerd_is_told_apart(bench: Bench) -> None:
         assert serving(bench) == ("False", "StoppedByAdmin")
 
     play(bench, main)
+
+
+def test_a_daemon_that_flaps_does_not_become_a_storm_of_writes(bench: Bench) -> None:
+    async def main(reporter: Reporter, worker: Worker, ended: set[str]) -> None:
+        await look(bench, reporter)
+        for second in range(600):
+            bench.cri.error = None if second % 2 else OUTAGE
+            await look(bench, reporter)
+        assert len(bench.api.patches) == 20 + 20 + 20 + 1  # full windows from 0, 20 and 40 s, and one that begins
+        bench.cri.error = None
+        await look(bench, reporter)
+        await asyncio.sleep(20)
+        assert serving(bench) == ("True", "Serving")
+
+    play(bench, main)
