@@ -1,6 +1,7 @@
 """The CustomResourceDefinition, made from the types of `reconciler.api.noderuntime`.
 
-A structural schema: no references, no unions with null. Maps of anything keep unknown fields.
+A structural schema: no references, no unions with null. Maps of anything keep unknown fields. What a type cannot
+say is added by path (`_ADDED`); lists have a limit because the API server prices every CEL rule by it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import msgspec
 
 from reconciler.api import names
 from reconciler.api.noderuntime import NodeRuntimeSpec, NodeRuntimeStatus
+from reconciler.api.validation import EXISTENCE_OPERATORS, SET_OPERATORS, SOCKET_PATH_MAX, TAINT_EFFECTS
 
 _KEPT = ("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "required")
 COLUMNS = (
@@ -22,6 +24,47 @@ COLUMNS = (
     ("Status", "string", '.status.conditions[?(@.type=="Progressing")].reason'),
     ("Age", "date", ".metadata.creationTimestamp"),
 )
+
+_PHASES = ("preInstall", "install", "uninstall", "postUninstall")
+_SELECTORS = ("nodeSelector", "rollout.order[]")
+_SELECTOR_VALUES = {
+    "rule": "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
+    " : !has(self.values) || size(self.values) == 0",
+    "message": "In and NotIn need values, Exists and DoesNotExist take none",
+}
+_OWN_ADDRESS = {
+    "rule": "self.all(s, self.exists_one(t, t.address == s.address))",
+    "message": "two snapshotters cannot listen on one address",
+}
+_OWN_CLASS = {
+    "rule": "self.all(h, !has(h.runtimeClass)"
+    " || self.exists_one(o, has(o.runtimeClass) && o.runtimeClass.name == h.runtimeClass.name))",
+    "message": "two handlers cannot have one RuntimeClass",
+}
+
+
+def _keyed(limit: int, *keys: str) -> dict[str, Any]:
+    """A list whose items are told apart by `keys`: no two may have the same."""
+    return {"maxItems": limit, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*keys]}
+
+
+_ADDED: dict[str, dict[str, Any]] = {
+    "handlers": {**_keyed(64, "name"), "x-kubernetes-validations": [_OWN_CLASS]},
+    "snapshotters": {**_keyed(16, "name"), "x-kubernetes-validations": [_OWN_ADDRESS]},
+    "snapshotters[].address": {"pattern": "^/", "maxLength": SOCKET_PATH_MAX},
+    "startupTaints": _keyed(64, "key", "effect"),
+    "startupTaints[].effect": {"enum": [*TAINT_EFFECTS]},
+    "imagePullSecrets[]": {"required": ["name"], "properties": {"name": {"type": "string", "minLength": 1}}},
+    "rollout.order": {"maxItems": 16},
+    "rollout.maxUnavailable": {"minimum": 0, "pattern": "^[0-9]+%$"},
+    "rollout.errorBudget": {"minimum": 0, "pattern": "^[0-9]+%$"},
+    **{f"{path}.matchExpressions": {"maxItems": 32} for path in _SELECTORS},
+    **{f"{path}.matchExpressions[]": {"x-kubernetes-validations": [_SELECTOR_VALUES]} for path in _SELECTORS},
+    **{f"{path}.matchExpressions[].values": {"maxItems": 256} for path in _SELECTORS},
+    **{f"{path}.matchExpressions[].operator": {"enum": [*SET_OPERATORS, *EXISTENCE_OPERATORS]} for path in _SELECTORS},
+    **{f"phases.{phase}.image": {"minLength": 1} for phase in _PHASES},
+    **{f"phases.{phase}.imagePullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]} for phase in _PHASES},
+}
 
 
 def definition() -> dict[str, Any]:
@@ -35,7 +78,7 @@ def definition() -> dict[str, Any]:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": _schema(NodeRuntimeSpec),
+            "spec": _completed(_schema(NodeRuntimeSpec)),
             "status": _schema(NodeRuntimeStatus),
         },
         "x-kubernetes-validations": [short],
@@ -77,6 +120,18 @@ def as_yaml(document: dict[str, Any]) -> str:
 def _schema(kind: type[Any]) -> dict[str, Any]:
     (root,), definitions = msgspec.json.schema_components([kind], ref_template="{name}")
     return _structural(root, definitions)
+
+
+def _completed(spec: dict[str, Any]) -> dict[str, Any]:
+    """`spec` with what is added by path. Raises KeyError for a path that is not there."""
+    for path, added in _ADDED.items():
+        node = spec
+        for part in path.split("."):
+            node = node["properties"][part.removesuffix("[]")]
+            if part.endswith("[]"):
+                node = node["items"]
+        node.update(added)
+    return spec
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import base64
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -21,8 +21,9 @@ from reconciler.sim import patching
 from reconciler.sim.failures import ApiFailure, bad_request, not_found
 from reconciler.sim.kinds import Kind, Object
 from reconciler.sim.requests import Filter, Request, Target, target
+from reconciler.sim.rights import Rights
 from reconciler.sim.store import Event, Key, Record, Store
-from reconciler.sim.writes import Writer
+from reconciler.sim.writes import Manner, Writer
 
 AUDIT_LENGTH = 200_000
 """Requests kept for whoever wants to count them."""
@@ -66,6 +67,9 @@ class Knobs:
     expired_in_stream: bool = True
     """A watch from a compacted version: an ERROR event in a good stream, or else a plain 410."""
     trouble: Callable[[Request], Trouble | None] = lambda request: None
+    schema: bool = True
+    """Whether the CRD has a schema; False: the cluster has one of an older release that let anything through."""
+    rights: Rights = field(default_factory=Rights)
 
 
 class Served:
@@ -114,18 +118,20 @@ class ApiServer:
         if request.path == "/version":
             return _json({"major": "1", "minor": "34", "gitVersion": "v1.34.0+sim"})
         goal = target(request.path)
+        self.knobs.rights.check(request, goal)
+        manner = self._manner(request)
         match request.method, bool(goal.name):
             case "GET", True:
                 return _raw(self._get(goal))
             case "GET", False:
                 return self._list(goal, request)
             case "POST", False:
-                return _raw(self._writer.create(goal.kind, goal.namespace, _object(request)), 201)
+                return _raw(self._writer.create(goal.kind, goal.namespace, _object(request), manner), 201)
             case "PUT", True:
                 body = _object(request)
-                return _raw(self._writer.update(goal.kind, _key(goal), goal.subresource, lambda old: body))
+                return _raw(self._writer.update(goal.kind, _key(goal), goal.subresource, lambda old: body, manner))
             case "PATCH", True:
-                return _raw(self._patch(goal, request))
+                return _raw(self._patch(goal, request, manner))
             case "DELETE", True:
                 return _raw(self._writer.delete(goal.kind, _key(goal), request.json() if request.body else {}))
         raise ApiFailure(405, "MethodNotAllowed", f"{request.method} is not offered on {request.path}")
@@ -158,14 +164,21 @@ class ApiServer:
             raise not_found(goal.kind.plural, goal.name)
         return record
 
-    def _patch(self, goal: Target, request: Request) -> Record:
+    def _manner(self, request: Request) -> Manner:
+        return Manner(
+            strict=request.query.get("fieldValidation") == "Strict",
+            rehearsed=request.query.get("dryRun") == "All",
+            by_schema=self.knobs.schema,
+        )
+
+    def _patch(self, goal: Target, request: Request, manner: Manner) -> Record:
         patch = request.json()
 
         def change(old: Object) -> Object:
             new: Object = patching.apply(old, patch, request.content_type)
             return new
 
-        return self._writer.update(goal.kind, _key(goal), goal.subresource, change)
+        return self._writer.update(goal.kind, _key(goal), goal.subresource, change, manner)
 
     def _list(self, goal: Target, request: Request) -> Response:
         chosen = Filter(goal.namespace, request.query)
@@ -185,6 +198,7 @@ class ApiServer:
 
     def _begin(self, request: Request) -> Served:
         goal = target(request.path)
+        self.knobs.rights.check(request, goal)
         chosen = Filter(goal.namespace, request.query)
         asked = request.query.get("resourceVersion", "")
         if asked and not asked.isdigit():

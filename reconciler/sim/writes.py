@@ -9,11 +9,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from reconciler.api.clock import Clock
-from reconciler.sim import garbage
+from reconciler.sim import garbage, schema
 from reconciler.sim.failures import already_exists, bad_request, conflict, invalid, not_found
 from reconciler.sim.kinds import Kind, Object
 from reconciler.sim.store import Key, Record, Store
@@ -26,6 +29,21 @@ SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 """Of metadata: set by the server only."""
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How one write is to be done."""
+
+    strict: bool = False
+    """`fieldValidation=Strict`: an unknown field refuses the write, else it is pruned."""
+    rehearsed: bool = False
+    """`dryRun=All`: everything but storing it."""
+    by_schema: bool = True
+    """False: the CRD is an older one that had no schema for this."""
+
+
+PLAIN = Manner()
+
+
 class Writer:
     """Writes to a store. Each call raises ApiFailure and is done in one step of the event loop."""
 
@@ -35,7 +53,7 @@ class Writer:
         self._rng = rng
         self._owned = garbage.Index()
 
-    def create(self, kind: Kind, namespace: str, obj: Object) -> Record:
+    def create(self, kind: Kind, namespace: str, obj: Object, manner: Manner = PLAIN) -> Record:
         meta = dict(obj.get("metadata") or {})
         name = meta.get("name") or self._generated(meta.get("generateName", ""))
         if kind.namespaced:
@@ -53,9 +71,14 @@ class Writer:
         made = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
         if kind.status and not kind.status_metadata:
             made.pop("status", None)
-        return self._put(kind, key, _checked(kind, made))
+        made = _checked(kind, made, manner)
+        if manner.rehearsed:
+            return Record(self._store.version, made, msgspec.json.encode(made))
+        return self._put(kind, key, made)
 
-    def update(self, kind: Kind, key: Key, subresource: str, change: Callable[[Object], Object]) -> Record:
+    def update(
+        self, kind: Kind, key: Key, subresource: str, change: Callable[[Object], Object], manner: Manner = PLAIN
+    ) -> Record:
         """Replace an object by what `change` makes of it, within what the subresource may touch."""
         record = self._existing(kind, key)
         old = record.object
@@ -67,7 +90,7 @@ class Writer:
         for field in kind.immutable:
             if subresource == "" and field in old and old.get(field) != new.get(field):
                 raise invalid(f"{kind.kind} {key[1]!r}: {field}: field is immutable")
-        _checked(kind, new)
+        new = _checked(kind, new, manner)
         if _released(new):
             self._put(kind, key, new)
             return self._remove(kind, key)
@@ -141,10 +164,24 @@ class Writer:
         return _text(self._clock.now())
 
 
-def _checked(kind: Kind, obj: Object) -> Object:
+def _checked(kind: Kind, obj: Object, manner: Manner) -> Object:
+    """What is stored of `obj`. Raises ApiFailure 400 or 422."""
+    if kind.schema is not None and manner.by_schema:
+        unknown: list[str] = []
+        obj = {**obj, **{f: schema.pruned(obj[f], s, f, unknown) for f, s in _own_fields(kind) if f in obj}}
+        if unknown and manner.strict:
+            fields = ", ".join(f'unknown field "{path}"' for path in unknown)
+            raise bad_request(f"strict decoding error: {fields}")
+        if found := list(schema.errors(obj, kind.schema)):
+            raise invalid(f'{kind.kind} "{obj["metadata"]["name"]}" is invalid: {"; ".join(found)}')
     if kind.validate is not None:
         kind.validate(obj)
     return obj
+
+
+def _own_fields(kind: Kind) -> list[tuple[str, dict[str, Any]]]:
+    fields: dict[str, dict[str, Any]] = (kind.schema or {})["properties"]
+    return [(name, below) for name, below in fields.items() if name not in ("apiVersion", "kind", "metadata")]
 
 
 def _restricted(kind: Kind, subresource: str, old: Object, new: Object) -> Object:

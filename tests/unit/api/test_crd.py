@@ -47,7 +47,11 @@ def test_the_name_is_at_most_40_characters_by_cel() -> None:
 
 def test_counts_may_be_percentages_and_phases_need_an_image() -> None:
     spec = _schema()["properties"]["spec"]["properties"]
-    assert spec["rollout"]["properties"]["maxUnavailable"] == {"x-kubernetes-int-or-string": True}
+    assert spec["rollout"]["properties"]["maxUnavailable"] == {
+        "x-kubernetes-int-or-string": True,
+        "minimum": 0,
+        "pattern": "^[0-9]+%$",
+    }
     assert spec["phases"]["properties"]["install"]["required"] == ["image"]
     assert spec["phases"]["properties"]["install"]["properties"]["hostPID"] == {"type": "boolean"}
 
@@ -56,3 +60,30 @@ def test_enums_are_closed() -> None:
     spec = _schema()["properties"]["spec"]["properties"]
     assert spec["upgrade"]["properties"]["strategy"] == {"type": "string", "enum": ["InPlace", "Reinstall"]}
     assert spec["uninstall"]["properties"]["whenInUse"] == {"type": "string", "enum": ["Force", "Wait"]}
+
+
+def test_lists_with_names_are_maps_so_that_no_name_is_there_twice() -> None:
+    spec = _schema()["properties"]["spec"]["properties"]
+    keys = {name: spec[name]["x-kubernetes-list-map-keys"] for name in ("handlers", "snapshotters", "startupTaints")}
+    assert keys == {"handlers": ["name"], "snapshotters": ["name"], "startupTaints": ["key", "effect"]}
+    assert {spec[name]["x-kubernetes-list-type"] for name in keys} == {"map"}
+
+
+def test_every_selector_knows_its_operators_and_their_values() -> None:
+    spec = _schema()["properties"]["spec"]["properties"]
+    for selector in (spec["nodeSelector"], spec["rollout"]["properties"]["order"]["items"]):
+        expression = selector["properties"]["matchExpressions"]["items"]
+        assert expression["properties"]["operator"]["enum"] == ["In", "NotIn", "DoesNotExist", "Exists"]
+        assert [rule["message"] for rule in expression["x-kubernetes-validations"]] == [
+            "In and NotIn need values, Exists and DoesNotExist take none"
+        ]
+
+
+def test_every_list_under_a_rule_has_a_limit() -> None:
+    """The API server prices a rule by the longest list that it could be asked about, and refuses the CRD else."""
+    unpriced = [n for n in _nodes(_schema()) if n.get("type") == "array" and _ruled(n) and "maxItems" not in n]
+    assert unpriced == []
+
+
+def _ruled(node: dict[str, Any]) -> bool:
+    return any("x-kubernetes-validations" in inner for inner in _nodes(node))

@@ -174,7 +174,7 @@ async def test_a_uid_precondition_that_does_not_hold_is_409(api: Api) -> None:
 
 
 async def test_a_finalizer_holds_an_object_until_it_is_taken_off(api: Api) -> None:
-    await api("POST", RUNTIMES, {"metadata": {"name": "kata", "finalizers": ["x/y"]}})
+    await api("POST", RUNTIMES, {"metadata": {"name": "kata", "finalizers": ["x/y"]}, "spec": {}})
     await api("DELETE", f"{RUNTIMES}/kata")
     status, there = await api("GET", f"{RUNTIMES}/kata")
     assert status == 200
@@ -198,7 +198,7 @@ async def test_dependents_follow_their_owner_in_a_background_deletion(api: Api) 
 
 
 async def test_a_foreground_deletion_removes_dependents_although_the_owner_has_another_finalizer(api: Api) -> None:
-    _, owner = await api("POST", RUNTIMES, {"metadata": {"name": "kata", "finalizers": ["x/y"]}})
+    _, owner = await api("POST", RUNTIMES, {"metadata": {"name": "kata", "finalizers": ["x/y"]}, "spec": {}})
     await api("POST", MAPS, owned("child", owner))
     await api("DELETE", f"{RUNTIMES}/kata", {"propagationPolicy": "Foreground"})
     _, left = await api("GET", MAPS)
