@@ -22,6 +22,7 @@ _DEFAULT_PODS = "/api/v1/namespaces/default/pods"
 _REPLACED = " (deleted)"
 """What /proc says of a binary whose file an upgrade has replaced under the running process."""
 _STATE = "state.runtime-reconciler.io/"
+_PHASE = "runtime-reconciler.io/phase"
 _PRESENT = "runtime-reconciler.node-restriction.kubernetes.io/"
 
 
@@ -172,6 +173,29 @@ class Lab:
         """When a pod object went, nothing of it ran any more."""
         for gone in self.pods.since(since):
             verdict.check(not gone.remains, f"pod {gone.name} went while it still had {list(gone.remains)}")
+
+    def label(self, node: Node, labels: dict[str, str | None]) -> None:
+        """Set labels of the Node as an admin does; None takes one away."""
+        self.admin.patch(f"{names.NODES}/{node.name}", {"metadata": {"labels": labels}})
+
+    def phase_pods(self, node: Node, since: float) -> list[tuple[Object, str]]:
+        """Phase pods made on `node` since then, oldest first, each with its phase."""
+        made = sorted(self.pods.created.values(), key=lambda one: one[0])
+        mine = [pod for at, pod in made if at >= since and pod["spec"].get("nodeName") == node.name]
+        labelled = [(pod, (pod["metadata"].get("labels") or {}).get(_PHASE, "")) for pod in mine]
+        return [(pod, phase) for pod, phase in labelled if phase]
+
+    def check_no_overlap(self, node: Node, since: float, verdict: Verdict) -> None:
+        """Each phase pod on `node` was made after the object of the one before had gone."""
+        gone = {one.uid: one.at for one in self.pods.since(since)}
+        before = ""
+        for pod, phase in self.phase_pods(node, since):
+            uid = pod["metadata"]["uid"]
+            if before:
+                ended = gone.get(before, float("inf"))
+                made = self.pods.created[uid][0]
+                verdict.check(ended <= made, f"{node.name}: {phase} was made {ended - made:.2f} s before the last went")
+            before = uid
 
     def reset(self) -> list[str]:
         """Bring the product to rest whatever the scenario left; what it could not clean up in 60 s."""

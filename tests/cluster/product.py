@@ -12,6 +12,7 @@ from tests.cluster.cluster import kubectl, nodes
 from tests.cluster.command import wait_until
 from tests.cluster.node import Node
 
+_OURS = "runtime-reconciler.io/component%20in%20(agent,controller)"
 MANIFESTS = paths.PROJECT / "deploy" / "base"
 
 
@@ -50,6 +51,25 @@ def agent_pod(node: Node) -> names.Object:
         if pod["spec"]["nodeName"] == node.name:
             return pod
     raise LookupError(f"no ready agent on {node.name}")
+
+
+def refresh() -> None:
+    """All ready, none in the back-off of a container that was killed: such a pod is replaced."""
+    for pod in Api("observer").items(f"{names.OUR_PODS}?labelSelector={_OURS}"):
+        if any(status["restartCount"] for status in pod.get("status", {}).get("containerStatuses", [])):
+            Api("admin").delete(f"{names.OUR_PODS}/{pod['metadata']['name']}")
+    wait_until(_fresh, 120, every=0.2, what="all pods of ours ready")
+
+
+def _fresh() -> bool:
+    found = Api("observer").items(f"{names.OUR_PODS}?labelSelector={_OURS}")
+    return len(found) == 2 + len(nodes()) and all(_ready(pod) for pod in found)
+
+
+def lease() -> tuple[str, str]:
+    """Holder of the controller's Lease, and when it was renewed last (RFC 3339)."""
+    spec = (Api("observer").find(f"{names.LEASES}/runtime-reconciler-controller") or {"spec": {}})["spec"]
+    return spec.get("holderIdentity") or "", spec.get("renewTime") or ""
 
 
 def leader() -> names.Object:

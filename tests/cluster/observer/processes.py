@@ -60,3 +60,15 @@ def shims(node: Node, uid: str) -> list[Process]:
     """Shims that serve the pod `uid` on `node`."""
     ids = tasks(node, uid)
     return [p for p in processes() if "containerd-shim" in p.exe and any(f"-id {task}" in p.command for task in ids)]
+
+
+def containerd(node: Node) -> int:
+    """Process id, here, of the node's containerd; 0 when none runs."""
+    parent = node.leader()
+    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        try:
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "containerd":
+                return int(pid)
+        except OSError:
+            continue
+    return 0

@@ -19,6 +19,8 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     _rebooted_between_stages(lab, verdict)
     _tainted_after_install(lab, verdict)
     _fresh_root(lab, verdict)
+    _registered_again(lab, verdict)
+    _back_after_the_object(lab, verdict)
 
 
 def upgrade(lab: Lab, verdict: Verdict, loops: int) -> None:
@@ -116,6 +118,46 @@ def _fresh_root(lab: Lab, verdict: Verdict) -> None:
     lab.delete()
     lab.wait_gone(_CONVERGES)
     verdict.check(not lab.left_behind(), f"fresh root: left behind: {lab.left_behind()}")
+
+
+def _registered_again(lab: Lab, verdict: Verdict) -> None:
+    """Node deleted and created again under its name, its disk as it was: not counted meanwhile, then ready again."""
+    node = lab.nodes[1]
+    lab.create(runtimes.full())
+    lab.wait_ready()
+    node.power_off()
+    lab.admin.delete(f"{names.NODES}/{node.name}")
+    counted = wait_until(lambda: _counts(lab).get("total") == 1, 30, raises=False)
+    verdict.check(counted, f"a deleted Node is still counted: {_counts(lab)}")
+    _on(lab, node)
+    verdict.measured("registered again: ready after s", lab.wait_ready(_CONVERGES))
+    verdict.check(
+        runtimes.HANDLER in lab.handlers(node), "registered again: said to be ready, but CRI does not serve it"
+    )
+    lab.delete()
+    lab.wait_gone(_CONVERGES)
+    verdict.check(not lab.left_behind(), f"registered again: left behind: {lab.left_behind()}")
+
+
+def _back_after_the_object(lab: Lab, verdict: Verdict) -> None:
+    """The Node goes, so does the NodeRuntime; the machine comes back with our handler and is undone by its journal."""
+    node = lab.nodes[1]
+    lab.create(runtimes.full())
+    lab.wait_ready()
+    node.power_off()
+    lab.admin.delete(f"{names.NODES}/{node.name}")
+    lab.delete()
+    lab.wait_gone()
+    _on(lab, node)
+    undone = wait_until(lambda: runtimes.HANDLER not in lab.handlers(node), _CONVERGES, every=0.5, raises=False)
+    verdict.check(undone, f"back after the NodeRuntime had gone: CRI still serves {lab.handlers(node)}")
+    left = lab.left_behind(settle=20)
+    verdict.check(not left, f"back after the NodeRuntime had gone: left behind: {left}")
+
+
+def _counts(lab: Lab) -> names.Object:
+    counts: names.Object = ((lab.runtime() or {}).get("status") or {}).get("nodes") or {}
+    return counts
 
 
 def _on(lab: Lab, node: Node) -> None:

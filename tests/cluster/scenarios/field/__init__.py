@@ -1,0 +1,1 @@
+"""Scenario 7: faults that were seen in the field, a function a row."""
