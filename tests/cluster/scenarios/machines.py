@@ -132,7 +132,7 @@ def _registered_again(lab: Lab, verdict: Verdict) -> None:
     _on(lab, node)
     verdict.measured("registered again: ready after s", lab.wait_ready(_CONVERGES))
     verdict.check(
-        runtimes.HANDLER in lab.handlers(node), "registered again: said to be ready, but CRI does not serve it"
+        runtimes.HANDLER in lab.handlers(node), "registered again: ready, but CRI does not serve it"
     )
     lab.delete()
     lab.wait_gone(_CONVERGES)
