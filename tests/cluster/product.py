@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import api as names
@@ -64,6 +66,27 @@ def refresh() -> None:
 def _fresh() -> bool:
     found = Api("observer").items(f"{names.OUR_PODS}?labelSelector={_OURS}")
     return len(found) == 2 + len(nodes()) and all(_ready(pod) for pod in found)
+
+
+@contextmanager
+def no_agents() -> Iterator[None]:
+    """As if there were none: for what kubelet does alone. They are back and ready afterwards."""
+    path = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/daemonsets/agent"
+    Api("admin").patch(path, _selects({"example.com/nowhere": "yes"}))
+    try:
+        wait_until(lambda: not _agents(), 60, every=0.2, what="the agents gone")
+        yield
+    finally:
+        Api("admin").patch(path, _selects(None))
+        wait_until(_fresh, 120, every=0.2, what="the agents back")
+
+
+def _selects(labels: dict[str, str] | None) -> names.Object:
+    return {"spec": {"template": {"spec": {"nodeSelector": labels}}}}
+
+
+def _agents() -> list[names.Object]:
+    return Api("observer").items(f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/component%3Dagent")
 
 
 def lease() -> tuple[str, str]:

@@ -8,12 +8,14 @@ from tests.cluster import api as names
 from tests.cluster import runtimes
 from tests.cluster.command import wait_until
 from tests.cluster.lab import Lab, Verdict
+from tests.cluster.scenarios import hooks
 
 
 def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     _planted_leftovers(lab, verdict)
     _undo_left_out(lab, verdict)
     _outage_is_seen(lab, verdict)
+    _barrier_switched_off(lab, verdict)
 
 
 def _planted_leftovers(lab: Lab, verdict: Verdict) -> None:
@@ -56,3 +58,11 @@ def _outage_is_seen(lab: Lab, verdict: Verdict) -> None:
     seconds = max(outage.seconds for outage in lab.probe.outages(node.name, began))
     verdict.check(1.8 <= seconds <= 4.0, f"an outage of 2 s was measured as {seconds:.1f} s")
     verdict.check(lab.restarts(began)[node.name] == 1, f"one restart was counted as {lab.restarts(began)}")
+
+
+def _barrier_switched_off(lab: Lab, verdict: Verdict) -> None:
+    """No agent, hence no barrier and no retried kill: the judge of scenario 2 complains about both of its bounds."""
+    seconds, restarts = hooks.without_agents(lab)
+    complaints = Verdict()
+    hooks.judge(complaints, 5, seconds, restarts)
+    verdict.check(len(complaints.failures) == 2, f"without a barrier the judge says only {complaints.failures}")

@@ -5,11 +5,16 @@ from __future__ import annotations
 import time
 
 from tests.cluster import api as names
-from tests.cluster import runtimes
+from tests.cluster import product, runtimes
 from tests.cluster.command import wait_until
 from tests.cluster.lab import Lab, Verdict
 from tests.cluster.observer import journal
 
+_HOOK = {"preStop": {"exec": {"command": ["/bin/sh", "-c", runtimes.RESTART]}}}
+_DEAF = "trap : TERM; while :; do sleep 1; done"
+_DEFAULT_PODS = "/api/v1/namespaces/default/pods"
+_WATCHED = 30.0
+"""Seconds for which the loop is watched without agents: three times what it may take with them."""
 _MARGIN = 5.0
 _RESTARTS = 2
 
@@ -17,13 +22,46 @@ _RESTARTS = 2
 def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     for grace in (5, 60):
         _delete_while_it_sleeps(lab, verdict, grace)
+    seconds, restarts = without_agents(lab)
+    verdict.measured("without agents, grace 5: restarts by the hook", restarts)
+    endless = Verdict()
+    judge(endless, 5, seconds, restarts)
+    verdict.check(len(endless.failures) == 2, f"without agents: {seconds:.0f} s, {restarts} restarts")
+
+
+def judge(verdict: Verdict, grace: int, seconds: float, restarts: int) -> None:
+    """The kill's two bounds; `seconds` from the deletion until the pod was gone."""
+    verdict.check(seconds <= grace + _MARGIN, f"grace {grace} s: gone after {seconds:.1f} s")
+    verdict.check(restarts <= _RESTARTS, f"grace {grace} s: {restarts} restarts by the hook")
+
+
+def without_agents(lab: Lab) -> tuple[float, int]:
+    """The same kill with kubelet alone: seconds that it was watched for (inf: it did not end), and restarts.
+
+    Afterwards the agents are back and have ended it; a node that it left without containerd is started by hand.
+    """
+    node = lab.nodes[0]
+    pod = runtimes.user_pod("hook", node.name, runtime_class=None, grace=5)
+    pod["metadata"]["annotations"] = {"runtime-reconciler.io/kill-retry": "true"}
+    spec = runtimes.phase(_DEAF, lifecycle=_HOOK)
+    pod["spec"]["hostPID"] = True
+    pod["spec"]["containers"][0] |= {key: spec[key] for key in ("image", "command", "securityContext", "lifecycle")}
+    with product.no_agents():
+        lab.admin.create(_DEFAULT_PODS, pod)
+        wait_until(lambda: _running(lab, _DEFAULT_PODS) == 1, 30, what="the pod with the hook running")
+        deleted = time.time()
+        lab.admin.delete(f"{_DEFAULT_PODS}/hook")
+        gone = wait_until(lambda: not lab.observer.items(_DEFAULT_PODS), _WATCHED, raises=False)
+        seconds = time.time() - deleted if gone else float("inf")
+        restarts = len(journal.starts(node, deleted))
+        node.sh("systemctl reset-failed containerd; systemctl start containerd")
+    wait_until(lambda: not lab.observer.items(_DEFAULT_PODS), 60, what="the pod with the hook gone, the agents back")
+    return seconds, restarts
 
 
 def _delete_while_it_sleeps(lab: Lab, verdict: Verdict, grace: int) -> None:
     """The install pod is killed by the deletion; its hook restarts containerd in the midst of its own kill."""
-    hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", runtimes.RESTART]}}}
-    deaf = "trap : TERM; while :; do sleep 1; done"
-    phases = {"install": runtimes.phase(deaf, grace=grace, lifecycle=hook), "uninstall": runtimes.phase("true")}
+    phases = {"install": runtimes.phase(_DEAF, grace=grace, lifecycle=_HOOK), "uninstall": runtimes.phase("true")}
     began = time.time()
     lab.create(runtimes.runtime(phases=phases, handlers=[], bake=0))
     selector = f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/phase%3Dinstall"
@@ -32,12 +70,11 @@ def _delete_while_it_sleeps(lab: Lab, verdict: Verdict, grace: int) -> None:
     lab.delete()
     seconds = lab.wait_gone(grace + 90)
     verdict.measured(f"grace {grace}: clean after s", seconds)
-    verdict.check(seconds <= grace + _MARGIN, f"grace {grace} s: clean after {seconds:.1f} s")
     verdict.check(not lab.left_behind(), f"grace {grace} s: left behind: {lab.left_behind()}")
     for node in lab.nodes:
         count = len(journal.starts(node, deleted))
         verdict.measured(f"grace {grace}: restarts by the hook", count)
-        verdict.check(count <= _RESTARTS, f"{node.name}: grace {grace} s: {count} restarts by the hook")
+        judge(verdict, grace, seconds, count)
     lab.check_pods_gone(began, verdict)
 
 

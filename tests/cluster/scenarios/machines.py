@@ -131,9 +131,7 @@ def _registered_again(lab: Lab, verdict: Verdict) -> None:
     verdict.check(counted, f"a deleted Node is still counted: {_counts(lab)}")
     _on(lab, node)
     verdict.measured("registered again: ready after s", lab.wait_ready(_CONVERGES))
-    verdict.check(
-        runtimes.HANDLER in lab.handlers(node), "registered again: ready, but CRI does not serve it"
-    )
+    verdict.check(runtimes.HANDLER in lab.handlers(node), "registered again: ready, but CRI does not serve it")
     lab.delete()
     lab.wait_gone(_CONVERGES)
     verdict.check(not lab.left_behind(), f"registered again: left behind: {lab.left_behind()}")
