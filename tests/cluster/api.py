@@ -30,10 +30,10 @@ class ApiError(RuntimeError):
 
 
 class Api:
-    """Requests as the user of one token; a connection per thread."""
+    """Requests as `user` of the cluster's token file, or with a `bearer` token; a connection per thread."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self, user: str = "", *, bearer: str = "") -> None:
+        self._bearer = bearer or f"{user}-token"
         self._local = threading.local()
 
     def get(self, path: str) -> Object:
@@ -100,7 +100,7 @@ class Api:
         return decoded
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}-token", "Accept": "application/json"}
+        return {"Authorization": f"Bearer {self._bearer}", "Accept": "application/json"}
 
     def _kept(self) -> http.client.HTTPSConnection:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cluster.lab import Lab, Verdict
-from tests.cluster.scenarios import controls, deletions, hooks, kills, loops, machines, outages
+from tests.cluster.scenarios import controls, deletions, hooks, kills, loops, machines, outages, rights
 from tests.cluster.scenarios.field import rows
 
 
@@ -29,4 +29,5 @@ SCENARIOS = (
     Scenario(7, "faults seen in the field", rows.run),
     Scenario(8, "nodes off, rebooted, tainted, made anew", machines.run),
     Scenario(9, "a running pod through an upgrade", machines.upgrade),
+    Scenario(10, "a stolen token of an agent", rights.run),
 )
