@@ -252,6 +252,7 @@ class HostConfig:
     async def _recover(self) -> list[Outcome]:
         journal = self._state.load()
         if journal.pending is None:
+            self._state.forget()  # the bytes of a change whose maker died right after closing it
             return []
         return [await self._transaction().recover(journal, journal.pending)]
 

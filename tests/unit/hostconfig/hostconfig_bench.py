@@ -196,9 +196,10 @@ class Bench:
         )
 
     def leftovers(self) -> list[str]:
-        """Files below /etc that are not the configuration."""
-        files = [path for path in (self.root / "etc").rglob("*") if path.is_file()]
-        return [str(path) for path in files if path != self.config]
+        """Files that are neither the configuration nor the journal and its lock."""
+        state = self.root / "var/lib/runtime-reconciler"
+        files = [path for top in (self.root / "etc", state) for path in top.rglob("*") if path.is_file()]
+        return [str(path) for path in files if path not in (self.config, state / "journal.json", state / "lock")]
 
 
 class _Clock:

@@ -46,6 +46,7 @@ async def test_apply_killed_anywhere_then_only_recovered(bench: Bench, step: int
     assert bench.machine.handlers == (("kata-qemu", "runc") if written else ("runc",))
     assert bench.machine.starts == (1 if written else 0)
     assert bench.engine().journal() == ({"kata": "uid-1"} if written else {})
+    assert bench.leftovers() == []
     assert await bench.engine().recover() == []
 
 
@@ -60,6 +61,14 @@ async def test_remove_killed_anywhere_then_removed_again(bench: Bench, step: int
     assert bench.machine.handlers == ("runc",)
     assert bench.machine.starts == 1
     assert bench.engine().journal() == {}
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("step", range(12))
+async def test_remove_killed_anywhere_then_only_recovered_leaves_no_bytes(bench: Bench, step: int) -> None:
+    await bench.engine().apply("kata", "uid-1", KATA)
+    await kill(bench, step, "remove")
+    await bench.engine().recover()
     assert bench.leftovers() == []
 
 
