@@ -21,6 +21,11 @@ NODE_PATCH_DURATION = Histogram(
     f"{PREFIX}_node_patch_duration_seconds", "Time that the one PATCH of a transition took."
 )
 STUCK = Counter(f"{PREFIX}_stuck", "Times that a node's deadline passed.", ["runtime", "stage"])
+FORBIDDEN = Counter(
+    f"{PREFIX}_forbidden",
+    "Requests of ours that RBAC refused, by what was being worked on: node, noderuntime, or the plural of a watch.",
+    ["where"],
+)
 
 
 class ControllerMetrics:
@@ -34,6 +39,9 @@ class ControllerMetrics:
 
     def stuck(self, runtime: str, stage: str) -> None:
         STUCK.labels(runtime, stage).inc()
+
+    def forbidden(self, where: str) -> None:
+        FORBIDDEN.labels(where).inc()
 
 
 class NodeCollector(Collector):

@@ -22,9 +22,7 @@ REQUEST_DURATION = Histogram(
 )
 EVENTS = Counter(f"{PREFIX}_watch_events", "Watch events.", ["resource", "type"])
 RELISTS = Counter(f"{PREFIX}_watch_relists", "Lists made because a watch could not go on.", ["resource", "reason"])
-UNDECODABLE = Counter(
-    f"{PREFIX}_undecodable_objects", "Objects that could not be decoded, and were skipped.", ["resource"]
-)
+UNDECODABLE = Counter(f"{PREFIX}_undecodable_objects", "Objects that could not be decoded.", ["resource"])
 DEPTH = Gauge("workqueue_depth", "Keys that wait for a worker.", ["name"])
 ADDS = Counter("workqueue_adds", "Keys added.", ["name"])
 WAITED = Histogram("workqueue_queue_duration_seconds", "Time that a key waited.", ["name"], buckets=QUEUE_BUCKETS)

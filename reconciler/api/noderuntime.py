@@ -192,6 +192,30 @@ class NodeRuntime(msgspec.Struct, frozen=True, kw_only=True):
     status: NodeRuntimeStatus = NodeRuntimeStatus()
 
 
+class UnreadableNodeRuntime(NodeRuntime, frozen=True):
+    """One that an older CRD let through: its metadata and its status are good, its `spec` is not the one asked for."""
+
+    error: str = ""
+
+
+class _Rest(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def salvage(raw: bytes, error: str) -> NodeRuntime:
+    """What can be told of an object that is no NodeRuntime for `error`, the decoder's words.
+
+    Raises msgspec.MsgspecError when not even its metadata can be read.
+    """
+    rest = msgspec.json.decode(raw, type=_Rest)
+    try:
+        status = msgspec.json.decode(rest.status, type=NodeRuntimeStatus)
+    except msgspec.MsgspecError:  # of another release: it is written anew
+        status = NodeRuntimeStatus()
+    return UnreadableNodeRuntime(metadata=rest.metadata, status=status, error=error)
+
+
 class RevisionData(_Spec, frozen=True):
     """What a node is installed and uninstalled by: the data of a ControllerRevision, and what is hashed."""
 

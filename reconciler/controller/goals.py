@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from reconciler.api import names
-from reconciler.api.meta import Node, condition
+from reconciler.api.meta import LabelSelector, Node, condition
 from reconciler.api.node import REST, NodeState, Stage
 from reconciler.api.noderuntime import (
     NodeRuntime,
     RevisionData,
     Strategy,
+    UnreadableNodeRuntime,
     WhenInUse,
     WrittenBy,
     revision_data,
@@ -44,7 +45,15 @@ def plan_of(data: RevisionData) -> Plan:
 
 
 def selects(runtime: NodeRuntime, node: Node) -> bool:
-    return matches(runtime.spec.node_selector, node.metadata.labels)
+    """A selector that cannot be read matches nothing: `problems` tells of it."""
+    if isinstance(runtime, UnreadableNodeRuntime):
+        return False
+    return _in_group(runtime.spec.node_selector, node)
+
+
+def takes_part(runtime: NodeRuntime, node: Node) -> bool:
+    """Whether `node` is one of those that the runtime is for."""
+    return selects(runtime, node) and not set_aside(node)
 
 
 def set_aside(node: Node) -> str:
@@ -98,7 +107,7 @@ def goal_of(world: World, node: Node, name: str, state: NodeState | None, now: d
     kept = Goal(uid, (state.target or state.failed) if state is not None else "")
     if runtime.metadata.deletion_timestamp is not None:
         goal = Goal(uid)
-    elif name in world.problems:
+    elif name in world.problems or isinstance(runtime, UnreadableNodeRuntime):
         goal = kept
     elif selects(runtime, node):
         world.deselected_since.pop(key, None)
@@ -144,7 +153,9 @@ def facts_for(
     runtime = world.runtime(name)
     report = report_of(node)
     ready, ready_since = node_ready(node)
-    agent = world.agent_ready(node.metadata.name)
+    missing = world.agent_missing(node.metadata.name)
+    agent = missing == ""
+    lost = _agent_lost(world, node.metadata.name, agent, now)
     serving = condition(node.status.conditions, names.SERVING_CONDITION)
     plans = {r: _plan(world, name, r) for r in _revisions(world, node, name, state)}
     ours = runtime is not None and (state is None or state.uid == runtime.metadata.uid)
@@ -163,6 +174,8 @@ def facts_for(
         node_ready=ready,
         node_ready_since=ready_since,
         agent_ready=agent,
+        agent_lost=lost,
+        agent_reason=missing,
         set_aside=set_aside(node) if state is None else "",
         machine=node.status.node_info.machine_id,
         dirty=report.journal.get(name, "") if state is None else "",
@@ -180,15 +193,29 @@ def facts_for(
     )
 
 
+def _agent_lost(world: World, node: str, ready: bool, now: datetime) -> datetime | None:
+    if ready:
+        world.agent_lost.pop(node, None)
+        return None
+    return world.agent_lost.setdefault(node, now)
+
+
 def rank(runtime: NodeRuntime, node: Node, own_node: str) -> int:
     """Place of `node` in a rollout: the groups asked for, then the rest, then control planes, then our own node."""
     for place, selector in enumerate(runtime.spec.rollout.order):
-        if matches(selector, node.metadata.labels):
+        if _in_group(selector, node):
             return place
     groups = len(runtime.spec.rollout.order)
     if node.metadata.name == own_node:
         return groups + 2
     return groups + (CONTROL_PLANE_LABEL in node.metadata.labels)
+
+
+def _in_group(selector: LabelSelector, node: Node) -> bool:
+    try:
+        return matches(selector, node.metadata.labels)
+    except ValueError:  # an operator that is none: `problems` tells of it
+        return False
 
 
 def _plan(world: World, name: str, revision: str) -> Plan | None:

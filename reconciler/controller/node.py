@@ -10,13 +10,13 @@ from typing import Any
 from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.api.meta import Node, Pod
-from reconciler.api.node import REST, NodeState, Stage, encode
+from reconciler.api.node import REST, NodeState, Problem, Stage, encode
 from reconciler.api.noderuntime import NodeRuntime
-from reconciler.controller import goals, pods
+from reconciler.controller import goals, pods, problems
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import Outlook, World, states
 from reconciler.kube.client import Client
-from reconciler.kube.errors import AlreadyExists, Conflict, NotFound
+from reconciler.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import NODES, PODS, RUNTIMECLASSES
 from reconciler.kube.workers import After, Done, Result
 from reconciler.phases.decide import decide, present
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 MAX_STEPS = 16
 """Steps of one runtime on one node in one go; more than the longest chain of skipped stages."""
+REFUSALS = (400, 403, 422)
+"""Answers that say what is wrong with the request itself, or with our rights."""
 LIVE_GAP = 0.3
 """Seconds before a look at the live state is repeated when it was not as the stores say."""
 
@@ -72,15 +74,39 @@ class NodeReconciler:
             for runtime in self._world.forget_node(name):
                 self._changed(runtime)
             return Done()
-        waits = []
+        waits: list[float | None] = []
+        failed: ApiError | None = None
         # what is at work goes first, so that a runtime at rest sees the node taken
         for runtime in sorted(goals.runtimes_of(self._world, node), key=lambda r: (_rests(node, r), r)):
             try:
                 waits.append(await self._drive(name, runtime))
             except (Conflict, Stale):
                 waits.append(LIVE_GAP)
+            except ApiError as error:
+                if error.status not in REFUSALS:
+                    raise
+                failed = error
+                self._refused(name, runtime, error)
+            else:
+                self._accepted(name, runtime)
+        if failed is not None:
+            raise failed
         delays = [w for w in waits if w is not None]
         return After(min(delays)) if delays else Done()
+
+    def _refused(self, node: str, runtime: str, error: ApiError) -> None:
+        """Told on the NodeRuntime; the queue tries again, ever more slowly."""
+        if isinstance(error, Forbidden):
+            self._telemetry.forbidden("node")
+            problem = problems.forbidden(error.message)
+        else:
+            problem = Problem("StepRefused", error.message)
+        if self._world.note_refusal(runtime, node, problem):
+            self._changed(runtime)
+
+    def _accepted(self, node: str, runtime: str) -> None:
+        if runtime in self._world.refused and self._world.note_refusal(runtime, node, None):
+            self._changed(runtime)
 
     async def _drive(self, name: str, runtime: str) -> float | None:
         """Steps of one runtime until it waits; returns seconds until it must be looked at again, if any."""

@@ -8,12 +8,25 @@ from typing import Any
 import msgspec
 
 from reconciler.api import names
-from reconciler.api.meta import Pod
+from reconciler.api.meta import Pod, StateWaiting
 from reconciler.api.node import NodeState, Stage
 from reconciler.api.noderuntime import Phase, RevisionData
 from reconciler.phases.facts import Outcome, PodFacts
 
 CONTAINER = "payload"
+PULL_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+    }
+)
+"""Of a kubelet (`pkg/kubelet/images/types.go`), which changes from one to another and back at every try."""
+PULL_BACKOFF = "ErrImagePull: "
+"""What follows is why, in the message of a container in back-off (`pkg/kubelet/images/image_manager.go`)."""
 
 
 def node_hash(node: str) -> str:
@@ -141,7 +154,14 @@ def _outcome(pod: Pod) -> tuple[Outcome, str, str]:
         reason = pod.status.reason or (ended.reason if ended else "") or "PodRefused"
         return Outcome.NEVER_RAN, reason, pod.status.message or (ended.message if ended else "")
     if status is not None and status.state.waiting is not None:
-        return Outcome.PENDING, status.state.waiting.reason, status.state.waiting.message
+        return Outcome.PENDING, *_waits(status.state.waiting)
     if status is not None and status.state.running is not None:
         return Outcome.RUNNING, "", ""
     return Outcome.PENDING, "", ""
+
+
+def _waits(waiting: StateWaiting) -> tuple[str, str]:
+    """One reason and one message for as long as an image cannot be pulled."""
+    if waiting.reason in PULL_REASONS:
+        return "ImagePullFailed", waiting.message.rpartition(PULL_BACKOFF)[2]
+    return waiting.reason, waiting.message

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,18 +12,21 @@ import msgspec
 from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.api.meta import ControllerRevision
+from reconciler.api.node import Problem
 from reconciler.api.noderuntime import (
     NodeRuntime,
     NodeRuntimeStatus,
+    UnreadableNodeRuntime,
     revision_data,
     revision_hash,
     revision_name,
 )
-from reconciler.controller import classes, status
+from reconciler.controller import classes, goals, problems, status
+from reconciler.controller.rehearsal import Rehearsal
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import World, states
 from reconciler.kube.client import Client
-from reconciler.kube.errors import AlreadyExists, Conflict, NotFound
+from reconciler.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
 from reconciler.kube.workers import After, Done, Result
 from reconciler.phases.rollout import Admission, admit
@@ -34,6 +37,8 @@ STATUS_INTERVAL = 1.0
 """Seconds between two status writes that only count; slots are written at once."""
 CONFLICT_DELAY = 0.05
 """Seconds until a stale write is tried on fresh facts."""
+RECHECK = 20.0
+"""Seconds, spread over half of it, until what no watch tells of is asked again: a right, a policy, a ServiceAccount."""
 CLEAN_POLL = 0.5
 """Seconds between looks at what still keeps the finalizer, beside the events that tell of it."""
 
@@ -47,6 +52,7 @@ class RuntimeReconciler:
         client: Client,
         *,
         clock: Clock,
+        rng: random.Random,
         telemetry: Telemetry,
         wake: Callable[[str], None],
     ) -> None:
@@ -56,6 +62,8 @@ class RuntimeReconciler:
         self._clock = clock
         self._telemetry = telemetry
         self._wake = wake
+        self._rng = rng
+        self._rehearsal = Rehearsal(client, world.namespace)
         self._written: dict[str, float] = {}
 
     async def reconcile(self, name: str) -> Result:
@@ -63,6 +71,8 @@ class RuntimeReconciler:
         if runtime is None:
             self._world.outlooks.pop(name, None)
             self._world.problems.pop(name, None)
+            self._world.refused.pop(name, None)
+            self._rehearsal.forget(name)
             self._written.pop(name, None)
             return Done()
         try:
@@ -71,15 +81,39 @@ class RuntimeReconciler:
             return await self._living(runtime)
         except Conflict:
             return After(CONFLICT_DELAY)
+        except Forbidden as error:
+            self._telemetry.forbidden("noderuntime")
+            await self.tell(name, problems.forbidden(error.message))
+            raise
 
     async def _living(self, runtime: NodeRuntime) -> Result:
+        problem = problems.found(self._world, runtime)
+        if isinstance(runtime, UnreadableNodeRuntime):
+            self._settle(runtime, problem)
+            return await self._roll(runtime, runtime.status.revision)
         if names.FINALIZER not in runtime.metadata.finalizers:
             runtime = await self._add_finalizer(runtime)
-        revision = await self._keep_revision(runtime)
-        await self._check(runtime)
+        problem = problem or await self._refused(runtime)
+        self._settle(runtime, problem)
+        revision = runtime.status.revision if problem is not None else await self._keep_revision(runtime)
         result = await self._roll(runtime, revision)
+        if problem is not None:
+            again = RECHECK * (0.75 + self._rng.random() / 2)
+            return After(min(again, result.seconds) if isinstance(result, After) else again)
         await self._drop_revisions(runtime, revision)
         return result
+
+    async def tell(self, name: str, problem: Problem) -> None:
+        """Say on the NodeRuntime what keeps us from our work; all else of its status stays as it is.
+
+        Raises ApiError and TransportError.
+        """
+        runtime = self._world.runtime(name)
+        if runtime is None:
+            return
+        wanted = status.with_problem(runtime, problem, self._clock.now())
+        if wanted != runtime.status:
+            await self._write_status(runtime, wanted)
 
     # --- what is made before the first node is touched ---
 
@@ -148,39 +182,29 @@ class RuntimeReconciler:
 
     # --- may it run ---
 
-    async def _check(self, runtime: NodeRuntime) -> None:
-        """Make the RuntimeClasses; find what forbids to start on further nodes."""
+    async def _refused(self, runtime: NodeRuntime) -> Problem | None:
+        """What the API server refuses of this NodeRuntime before any node is asked."""
+        data = revision_data(runtime.spec)
+        refused = await self._rehearsal.refused(runtime, revision_hash(data), data, self._clock.now())
+        if refused is not None:
+            return refused
+        try:
+            for made in await classes.ensure(self._client, self._world.classes.list(), runtime):
+                self._world.classes.apply_write(made)
+        except classes.ForeignClass as error:
+            return Problem("RuntimeClassConflict", str(error))
+        return None
+
+    def _settle(self, runtime: NodeRuntime, problem: Problem | None) -> None:
+        """Hold the nodes back, or let them go on."""
         name = runtime.metadata.name
-        problem = self._contested(runtime)
-        if problem is None:
-            try:
-                for made in await classes.ensure(self._client, self._world.classes.list(), runtime):
-                    self._world.classes.apply_write(made)
-            except classes.ForeignClass as error:
-                problem = ("RuntimeClassConflict", str(error))
-        before = self._world.problems.get(name)
-        if problem == before:
+        if problem == self._world.problems.get(name):
             return
         if problem is None:
             del self._world.problems[name]
         else:
             self._world.problems[name] = problem
-            self._telemetry.event(name, "Warning", problem[0], problem[1])
         self._wake_all(runtime)
-
-    def _contested(self, runtime: NodeRuntime) -> tuple[str, str] | None:
-        """Two NodeRuntimes that want one handler or snapshotter: the older wins, the other says so."""
-        mine = _claims(runtime)
-        for other in self._world.runtimes.list():
-            if other.metadata.uid == runtime.metadata.uid or not _older(other, runtime):
-                continue
-            for kind, wanted in sorted(mine & _claims(other)):
-                return (
-                    "HandlerConflict",
-                    f"NodeRuntime {other.metadata.name} is older and has {kind} {wanted} already; "
-                    f"rename it in one of the two, or delete {other.metadata.name}",
-                )
-        return None
 
     # --- slots and status ---
 
@@ -217,7 +241,9 @@ class RuntimeReconciler:
             revision=revision,
             in_work=admission.in_work,
             halted=admission.halted,
+            selected=sum(1 for node in self._world.nodes.list() if goals.takes_part(runtime, node)),
             problem=self._world.problems.get(name),
+            refused=self._world.refused.get(name, {}),
             classes=owned,
             now=self._clock.now(),
         )
@@ -231,6 +257,8 @@ class RuntimeReconciler:
         answer = await self._client.patch(NODERUNTIMES, runtime.metadata.name, body, subresource="status")
         self._world.runtimes.apply_write(answer)
         self._written[runtime.metadata.name] = self._clock.monotonic()
+        for kind, reason, message in status.news(runtime.status.conditions, wanted.conditions):
+            self._telemetry.event(runtime.metadata.name, kind, reason, message)
 
     # --- its end ---
 
@@ -289,23 +317,6 @@ class RuntimeReconciler:
     def _wake_all(self, runtime: NodeRuntime) -> None:
         for node in self._world.nodes.list():
             self._wake(node.metadata.name)
-
-
-def _claims(runtime: NodeRuntime) -> set[tuple[str, str]]:
-    return {("handler", h.name) for h in runtime.spec.handlers} | {
-        ("snapshotter", s.name) for s in runtime.spec.snapshotters
-    }
-
-
-def _older(one: NodeRuntime, other: NodeRuntime) -> bool:
-    return _age(one) < _age(other)
-
-
-def _age(runtime: NodeRuntime) -> tuple[datetime, str]:
-    created = runtime.metadata.creation_timestamp
-    if created is None:
-        raise ValueError(f"NodeRuntime {runtime.metadata.name} has no creationTimestamp")
-    return created, runtime.metadata.name
 
 
 def _merge(runtime: NodeRuntime, wanted: NodeRuntimeStatus) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.api.meta import Node, Pod
 from reconciler.api.noderuntime import NodeRuntime
+from reconciler.controller import problems
 from reconciler.controller.node import NodeReconciler
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.telemetry import Metrics, Telemetry
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.kube.client import Client
+from reconciler.kube.errors import ApiError, TransportError
 from reconciler.kube.events import Recorder
 from reconciler.kube.informer import Informer
 from reconciler.kube.lease import Elector
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 NODE_WORKERS = 16
 """Nodes reconciled at once: each holds one request to the API server at a time."""
 RUNTIME_WORKERS = 2
+SYNC_LOOK = 5.0
+"""Seconds without a first list before a missing right is told of."""
 RESYNC = 300.0
 """Seconds between looks at every key, the net under lost wakes; spread over half of it."""
 
@@ -77,9 +81,7 @@ class Controller:
             rng=rng,
             metrics=watched,
         )
-        self._classes = Informer(
-            client, RUNTIMECLASSES, label_selector=names.RUNTIME_LABEL, clock=clock, rng=rng, metrics=watched
-        )
+        self._classes = Informer(client, RUNTIMECLASSES, clock=clock, rng=rng, metrics=watched)
         self.world = World(
             namespace=namespace,
             nodes=self._nodes.store,
@@ -95,7 +97,10 @@ class Controller:
         self._node = NodeReconciler(
             self.world, client, clock=clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
         )
-        self._runtime = RuntimeReconciler(self.world, client, clock=clock, telemetry=telemetry, wake=self._wake_node)
+        self._telemetry = telemetry
+        self._runtime = RuntimeReconciler(
+            self.world, client, clock=clock, rng=rng, telemetry=telemetry, wake=self._wake_node
+        )
         self._elector = Elector(
             client, namespace=namespace, name=names.LEASE_NAME, identity=identity, clock=clock, rng=rng
         )
@@ -104,6 +109,8 @@ class Controller:
         self._runtimes.add_handler(self._on_runtime)
         for informer in (self._revisions, self._classes):
             informer.add_handler(self._on_owned)
+        for watcher in self._informers:
+            watcher.on_refused(self._on_refused)
 
     @property
     def is_leader(self) -> bool:
@@ -144,8 +151,7 @@ class Controller:
         return (self._nodes, self._pods, self._runtimes, self._revisions, self._classes)
 
     async def _lead(self) -> None:
-        for informer in self._informers:
-            await informer.synced.wait()
+        await self._sync()
         self.world.leading_since = self._clock.now()
         self.world.outlooks.clear()
         self.world.seen.clear()
@@ -157,6 +163,27 @@ class Controller:
                 run_workers(self._runtime_queue, self._runtime.reconcile, RUNTIME_WORKERS, outcomes=self._outcome)
             )
             tasks.create_task(self._resync())
+
+    async def _sync(self) -> None:
+        """Every store must hold a first list; a right that is missing for it is told of meanwhile."""
+        while not self.synced:
+            try:
+                async with asyncio.timeout(SYNC_LOOK):
+                    for informer in self._informers:
+                        await informer.synced.wait()
+            except TimeoutError:
+                await self._tell_blind()
+
+    async def _tell_blind(self) -> None:
+        problem = problems.blind(self.world)
+        if problem is None:
+            return
+        for runtime in self.world.runtimes.list():
+            try:
+                await self._runtime.tell(runtime.metadata.name, problem)
+            except (ApiError, TransportError) as error:
+                fields = {"runtime": runtime.metadata.name, "error": str(error)}
+                log.warning("cannot tell what is forbidden", extra=fields)
 
     async def _resync(self) -> None:
         while True:
@@ -204,6 +231,17 @@ class Controller:
     def _on_owned(self, kind: str, old: Any, new: Any, initial: bool) -> None:
         owned = new or old
         self._runtime_changed(owned.metadata.labels.get(names.RUNTIME_LABEL, ""))
+        for runtime in self.world.problems:  # a RuntimeClass of somebody else's may have been in the way
+            self._runtime_changed(runtime)
+
+    def _on_refused(self, plural: str, words: str) -> None:
+        if words:
+            self._telemetry.forbidden(plural)
+            self.world.blind[plural] = words
+        else:
+            self.world.blind.pop(plural, None)
+        for runtime in self.world.runtimes.list():
+            self._runtime_changed(runtime.metadata.name)
 
     def _runtime_changed(self, runtime: str) -> None:
         if runtime:

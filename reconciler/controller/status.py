@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
-from reconciler.api.meta import Condition
-from reconciler.api.node import Stage, cut
+from reconciler.api.meta import Condition, condition
+from reconciler.api.node import Problem, Stage, cut
 from reconciler.api.noderuntime import FailedNode, NodeCounts, NodeRuntime, NodeRuntimeStatus
 from reconciler.controller.world import Outlook
 
@@ -24,11 +25,17 @@ def build(
     revision: str,
     in_work: tuple[str, ...],
     halted: str,
-    problem: tuple[str, str] | None,
+    selected: int,
+    problem: Problem | None,
+    refused: Mapping[str, Problem],
     classes: tuple[str, ...],
     now: datetime,
 ) -> NodeRuntimeStatus:
-    """The status that should be; transition times are kept where a condition's status is as it was."""
+    """The status that should be; transition times are kept where a condition's status is as it was.
+
+    `selected`: nodes that the runtime is for, looked at already or not. `refused`: by node, what the API server
+    has refused.
+    """
     counted = {name: o for name, o in outlooks.items() if o.counted}
     ready = sum(1 for o in counted.values() if o.view.done and o.view.node_ready)
     bad = sum(1 for o in counted.values() if o.view.failed)
@@ -36,7 +43,8 @@ def build(
     updating = sum(1 for o in counted.values() if not o.view.at_rest)
     counts = NodeCounts(total=len(counted), ready=ready, updating=updating, failed=bad, stuck=stuck)
     stages = Counter(str(o.state.stage if o.state else Stage.ABSENT) for o in counted.values())
-    wanted = _conditions(runtime, counted, counts, halted, problem)
+    view = _View(runtime, counted, counts, halted, selected, problem or _trouble(counted, refused))
+    wanted = _conditions(view, problem)
     return NodeRuntimeStatus(
         observed_generation=runtime.metadata.generation,
         revision=revision,
@@ -51,60 +59,123 @@ def build(
     )
 
 
-def _conditions(
-    runtime: NodeRuntime,
-    outlooks: Mapping[str, Outlook],
-    counts: NodeCounts,
-    halted: str,
-    problem: tuple[str, str] | None,
-) -> list[Condition]:
-    deleting = runtime.metadata.deletion_timestamp is not None
-    ready_text = f"{counts.ready} of {counts.total} nodes are ready"
-    available = counts.total > 0 and counts.ready == counts.total and not deleting
-    waiting = sorted(((n, o) for n, o in outlooks.items() if not o.view.done), key=lambda pair: pair[0])
-    found = [
-        _condition("Available", available, "AllNodesReady" if available else "NotAllNodesReady", ready_text),
-        _progress(runtime, counts, halted, waiting, deleting),
-        _degraded(outlooks, counts, problem),
-        _stuck(outlooks, counts),
-    ]
-    return [msgspec.structs.replace(c, observed_generation=runtime.metadata.generation) for c in found]
+@dataclass(frozen=True)
+class _View:
+    """What the conditions are made from."""
+
+    runtime: NodeRuntime
+    outlooks: Mapping[str, Outlook]
+    counts: NodeCounts
+    halted: str
+    selected: int
+    trouble: Problem | None
+    """What is wrong with the whole, or with the first node that is in trouble."""
+
+    @property
+    def deleting(self) -> bool:
+        return self.runtime.metadata.deletion_timestamp is not None
+
+    @property
+    def waiting(self) -> list[str]:
+        """`node: reason` of the nodes that are not done."""
+        undone = ((name, o) for name, o in self.outlooks.items() if not o.view.done)
+        return [f"{name}: {o.wait.reason}" for name, o in sorted(undone, key=lambda pair: pair[0])]
+
+
+def _conditions(view: _View, problem: Problem | None) -> list[Condition]:
+    generation = view.runtime.metadata.generation
+    found = [_available(view), _progress(view, problem), _degraded(view), _stuck(view.outlooks, view.counts)]
+    return [msgspec.structs.replace(c, observed_generation=generation) for c in found]
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
     return Condition(type=kind, status="True" if holds else "False", reason=reason, message=cut(message))
 
 
-def _progress(
-    runtime: NodeRuntime, counts: NodeCounts, halted: str, waiting: list[tuple[str, Outlook]], deleting: bool
-) -> Condition:
-    if deleting:
-        text = "; ".join(f"{n}: {o.wait.reason}" for n, o in waiting[:3]) or "removing what is left"
-        return _condition("Progressing", True, "Uninstalling", f"{len(waiting)} nodes to clean: {text}")
-    if counts.total == 0:
+def _available(view: _View) -> Condition:
+    counts = view.counts
+    available = counts.total > 0 and counts.ready == counts.total and not view.deleting
+    text = f"{counts.ready} of {counts.total} nodes are ready"
+    return _condition("Available", available, "AllNodesReady" if available else "NotAllNodesReady", text)
+
+
+def _progress(view: _View, problem: Problem | None) -> Condition:
+    counts, waiting = view.counts, view.waiting
+    text = "; ".join(waiting[:3])
+    if view.deleting:
+        return _condition(
+            "Progressing",
+            True,
+            "Uninstalling",
+            f"{len(waiting)} nodes to clean: {text or 'removing what is left'}",
+        )
+    if problem is not None and counts.updating == 0:
+        return _condition("Progressing", False, problem.reason, "nothing is started; see condition Degraded")
+    if counts.total == 0 and view.selected == 0:
         return _condition(
             "Progressing", False, "NoNodeSelected", "spec.nodeSelector matches no node that can take part"
         )
-    if runtime.spec.paused:
+    if view.runtime.spec.paused:
         return _condition("Progressing", False, "Paused", "spec.paused is true: nothing new starts")
-    if counts.updating == 0 and halted:
-        return _condition("Progressing", False, halted, f"{len(waiting)} nodes wait")
-    if waiting:
-        text = "; ".join(f"{n}: {o.wait.reason}" for n, o in waiting[:3])
-        return _condition("Progressing", True, "RollingOut", f"{len(waiting)} nodes to go: {text}")
+    if counts.updating == 0 and view.halted:
+        return _condition("Progressing", False, view.halted, f"{len(waiting)} nodes wait")
+    if waiting or counts.total < view.selected:
+        to_go = max(len(waiting), view.selected - counts.total)
+        return _condition("Progressing", True, "RollingOut", f"{to_go} nodes to go: {text or 'not begun'}")
     return _condition("Progressing", False, "Complete", "every node has this revision")
 
 
-def _degraded(outlooks: Mapping[str, Outlook], counts: NodeCounts, problem: tuple[str, str] | None) -> Condition:
-    if problem is not None:
-        return _condition("Degraded", True, problem[0], problem[1])
-    bad = sorted(((n, o) for n, o in outlooks.items() if o.view.failed), key=lambda pair: pair[0])
+def _trouble(outlooks: Mapping[str, Outlook], refused: Mapping[str, Problem]) -> Problem | None:
+    """The first node, by name, whose step was refused, or that cannot go on by itself."""
+    for name in sorted(refused):
+        return Problem(refused[name].reason, f"{name}: {refused[name].message}")
+    for name in sorted(outlooks):
+        trouble = outlooks[name].wait.trouble
+        if trouble is not None:
+            return Problem(trouble.reason, f"{name}: {trouble.message}")
+    return None
+
+
+def _degraded(view: _View) -> Condition:
+    if view.trouble is not None and not view.counts.failed:
+        return _condition("Degraded", True, view.trouble.reason, view.trouble.message)
+    bad = sorted(((n, o) for n, o in view.outlooks.items() if o.view.failed), key=lambda pair: pair[0])
     if bad:
         name, outlook = bad[0]
         error = outlook.state.error if outlook.state else None
         why = f"{error.reason}: {error.message}" if error else outlook.wait.message
-        return _condition("Degraded", True, "NodesFailed", f"{counts.failed} nodes failed; {name}: {why}")
+        return _condition("Degraded", True, "NodesFailed", f"{view.counts.failed} nodes failed; {name}: {why}")
     return _condition("Degraded", False, "AsExpected", "")
+
+
+def with_problem(runtime: NodeRuntime, problem: Problem, now: datetime) -> NodeRuntimeStatus:
+    """The status as it is, but Degraded for `problem`."""
+    degraded = msgspec.structs.replace(
+        _condition("Degraded", True, problem.reason, problem.message), observed_generation=runtime.metadata.generation
+    )
+    before = runtime.status.conditions
+    others = tuple(c for c in before if c.type != degraded.type)
+    return msgspec.structs.replace(runtime.status, conditions=(*others, _timed(degraded, before, now)))
+
+
+def news(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> list[tuple[str, str, str]]:
+    """Type, reason and note of the Events that tell of what has become wrong, and right again."""
+    told = []
+    for kind, bad in (("Degraded", _bad_degraded), ("Progressing", _bad_progress)):
+        old, new = bad(condition(before, kind)), bad(condition(after, kind))
+        if new is not None and (old is None or old.reason != new.reason):
+            told.append(("Warning", new.reason, new.message))
+        elif old is not None and new is None:
+            told.append(("Normal", "Recovered", f"{old.reason} is over"))
+    return told
+
+
+def _bad_degraded(found: Condition | None) -> Condition | None:
+    return found if found is not None and found.status == "True" else None
+
+
+def _bad_progress(found: Condition | None) -> Condition | None:
+    return found if found is not None and found.reason == "NoNodeSelected" else None
 
 
 def _stuck(outlooks: Mapping[str, Outlook], counts: NodeCounts) -> Condition:

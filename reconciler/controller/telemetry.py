@@ -27,6 +27,7 @@ class Metrics(Protocol):
     def phase(self, runtime: str, phase: str, result: str, seconds: float) -> None: ...
     def node_patch(self, seconds: float) -> None: ...
     def stuck(self, runtime: str, stage: str) -> None: ...
+    def forbidden(self, where: str) -> None: ...
 
 
 class Telemetry:
@@ -60,6 +61,10 @@ class Telemetry:
         log.warning("node is stuck", extra={"node": node, "runtime": runtime, "stage": stage, "reason": problem.reason})
         self._metrics.stuck(runtime, stage)
         self.event(runtime, "Warning", "Stuck", f"node {node} in {stage}: {problem.reason}: {problem.message}")
+
+    def forbidden(self, where: str) -> None:
+        """The API server has refused us a right; the words are in the condition, or in the log of the queue."""
+        self._metrics.forbidden(where)
 
     def unreadable(self, node: str, runtime: str) -> None:
         """The state annotation was changed by somebody so that it cannot be read."""

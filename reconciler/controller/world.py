@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.api import names
 from reconciler.api.meta import ControllerRevision, Node, Pod, RuntimeClass, condition
-from reconciler.api.node import NodeState, Report, decode_report, decode_state
+from reconciler.api.node import NodeState, Problem, Report, decode_report, decode_state
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_name
 from reconciler.kube.store import Store
 from reconciler.phases.decision import Wait
@@ -47,8 +47,14 @@ class World:
     outlooks: dict[str, dict[str, Outlook]] = field(default_factory=dict)
     """By runtime, then by node."""
     deselected_since: dict[tuple[str, str], datetime] = field(default_factory=dict)
-    problems: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Runtimes that may not start on further nodes: reason and message."""
+    agent_lost: dict[str, datetime] = field(default_factory=dict)
+    """Nodes without a ready agent, and since when."""
+    problems: dict[str, Problem] = field(default_factory=dict)
+    """Runtimes that may not start on further nodes, and why."""
+    refused: dict[str, dict[str, Problem]] = field(default_factory=dict)
+    """By runtime, then by node: steps that the API server has refused; they are tried again."""
+    blind: dict[str, str] = field(default_factory=dict)
+    """Resources that we may not list or watch, by plural, and the API server's words."""
     seen: set[str] = field(default_factory=set)
     """Nodes looked at since we lead: until it is all of them, nobody can say how many are at work."""
     gone: set[str] = field(default_factory=set)
@@ -69,15 +75,28 @@ class World:
         except msgspec.MsgspecError:
             return None
 
-    def agent_ready(self, node: str) -> bool:
-        """Whether a living agent's pod on `node` is Ready."""
-        return any(
-            pod.metadata.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_AGENT
-            and pod.metadata.deletion_timestamp is None
-            and (ready := condition(pod.status.conditions, "Ready")) is not None
-            and ready.status == "True"
-            for pod in self.pods.by_index(NODE_INDEX, node)
-        )
+    def agent_missing(self, node: str) -> str:
+        """Why there is no ready agent on `node`; empty when there is one."""
+        why = "no agent pod on this node; see the agent DaemonSet"
+        for pod in self.pods.by_index(NODE_INDEX, node):
+            ours = pod.metadata.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_AGENT
+            if not ours or pod.metadata.deletion_timestamp is not None:
+                continue
+            ready = condition(pod.status.conditions, "Ready")
+            if ready is not None and ready.status == "True":
+                return ""
+            why = f"agent pod {pod.metadata.namespace}/{pod.metadata.name} is not Ready; see its log"
+        return why
+
+    def note_refusal(self, runtime: str, node: str, problem: Problem | None) -> bool:
+        """Remember what the API server has refused, or (None) that it refuses nothing any more; whether that is new."""
+        by_node = self.refused.setdefault(runtime, {})
+        before = by_node.pop(node, None)
+        if problem is not None:
+            by_node[node] = problem
+        if not by_node:
+            del self.refused[runtime]
+        return before != problem
 
     def phase_pods(self, node: str, runtime: str) -> Iterator[Pod]:
         """Phase pods of `runtime` on `node` that are not known to be gone."""
@@ -96,6 +115,9 @@ class World:
     def forget_node(self, name: str) -> list[str]:
         """A Node is gone; returns the runtimes that had an outlook on it."""
         self.seen.discard(name)
+        self.agent_lost.pop(name, None)
+        for runtime in [*self.refused]:
+            self.note_refusal(runtime, name, None)
         for key in [k for k in self.deselected_since if k[1] == name]:
             del self.deselected_since[key]
         return [runtime for runtime, by_node in self.outlooks.items() if by_node.pop(name, None) is not None]

@@ -59,7 +59,7 @@ class Client:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         response = await self._send("GET", resource.path(namespace, name))
-        return msgspec.json.decode(response.body, type=resource.type)
+        return resource.decode(response.body)
 
     async def raw_list(
         self, resource: AnyResource, namespace: str = "", *, query: Mapping[str, str] | None = None
@@ -87,15 +87,17 @@ class Client:
         """Live (no resourceVersion asked for, so never from a stale cache): objects, and the list's version."""
         query = selectors(label_selector, field_selector)
         items, version = await self.raw_list(resource, namespace, query=query)
-        return [msgspec.json.decode(item, type=resource.type) for item in items], version
+        return [resource.decode(item) for item in items], version
 
-    async def create(self, resource: Resource[T], body: Any, namespace: str = "") -> T:
-        response = await self._send("POST", resource.path(namespace), body=body)
-        return msgspec.json.decode(response.body, type=resource.type)
+    async def create(self, resource: Resource[T], body: Any, namespace: str = "", *, rehearse: bool = False) -> T:
+        """With `rehearse` nothing is stored, and an unknown field is an error: every check of the server's is made."""
+        query = {"dryRun": "All", "fieldValidation": "Strict"} if rehearse else None
+        response = await self._send("POST", resource.path(namespace), query=query, body=body)
+        return resource.decode(response.body)
 
     async def replace(self, resource: Resource[T], name: str, body: Any, namespace: str = "") -> T:
         response = await self._send("PUT", resource.path(namespace, name), body=body)
-        return msgspec.json.decode(response.body, type=resource.type)
+        return resource.decode(response.body)
 
     async def patch(
         self,
@@ -111,7 +113,7 @@ class Client:
         query = {"fieldManager": field_manager} if field_manager else None
         path = resource.path(namespace, name, subresource)
         response = await self._send("PATCH", path, query=query, body=patch, content_type=content_type)
-        return msgspec.json.decode(response.body, type=resource.type)
+        return resource.decode(response.body)
 
     async def delete(
         self,

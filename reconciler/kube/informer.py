@@ -16,7 +16,7 @@ import msgspec
 
 from reconciler.api.clock import Clock
 from reconciler.kube.client import Client, selectors
-from reconciler.kube.errors import ApiError, Gone, TransportError, make
+from reconciler.kube.errors import ApiError, Forbidden, Gone, TransportError, make
 from reconciler.kube.reflector import SILENCE, WATCH_TIMEOUT, Input, Phase, State, delay, step
 from reconciler.kube.resources import Resource
 from reconciler.kube.store import HasMeta, Indexer, Store, key_of, version_of
@@ -90,6 +90,8 @@ class Informer(Generic[T]):
     ) -> None:
         self.store: Store[T] = Store(indexers)
         self.synced = asyncio.Event()
+        self.refused = ""
+        """The API server's words while it forbids to list or watch; empty while it does not."""
         self.last_activity = 0.0
         """Monotonic seconds of the last byte or list."""
         self._client = client
@@ -99,6 +101,7 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._query = selectors(label_selector, field_selector)
         self._handlers: list[Handler] = []
+        self._on_refused: Callable[[str, str], None] = lambda plural, words: None
         self._metrics = metrics
         self._state = State()
         self._version = ""
@@ -109,6 +112,15 @@ class Informer(Generic[T]):
     def add_handler(self, handler: Handler) -> None:
         """Handlers are synchronous and must not raise: they put keys into queues."""
         self._handlers.append(handler)
+
+    def on_refused(self, told: Callable[[str, str], None]) -> None:
+        """`told(plural, words)` is called when a right to list or watch is missing, with "" when it is not any more."""
+        self._on_refused = told
+
+    def _refusal(self, words: str) -> None:
+        if words != self.refused:
+            self.refused = words
+            self._on_refused(self._resource.plural, words)
 
     async def run(self) -> None:
         while True:
@@ -124,6 +136,10 @@ class Informer(Generic[T]):
         try:
             items, version = await self._client.raw_list(self._resource, self._namespace, query=self._query)
             await self._replace(items, version)
+        except Forbidden as error:
+            log.error("list is forbidden", extra={"resource": self._resource.plural, "error": error.message})
+            self._refusal(error.message)
+            return Input.LIST_FAILED
         except (ApiError, TransportError, msgspec.MsgspecError) as error:
             log.warning("list failed", extra={"resource": self._resource.plural, "error": str(error)})
             return Input.LIST_FAILED
@@ -167,7 +183,8 @@ class Informer(Generic[T]):
         }
         try:
             async with self._client.watch(self._resource, self._namespace, query) as stream:
-                await self._refused(stream)
+                await self._check(stream)
+                self._refusal("")
                 async with aclosing(_lines(stream)) as lines:
                     async for line in lines:
                         self._handle(line)
@@ -176,12 +193,16 @@ class Informer(Generic[T]):
                 self._metrics.relist(self._resource.plural, "expired")
             log.info("watch expired", extra={"resource": self._resource.plural, "error": str(error)})
             return Input.EXPIRED
+        except Forbidden as error:
+            log.error("watch is forbidden", extra={"resource": self._resource.plural, "error": error.message})
+            self._refusal(error.message)
+            return Input.BROKEN
         except (ApiError, TransportError, TimeoutError, msgspec.MsgspecError) as error:
             log.info("watch broke", extra={"resource": self._resource.plural, "error": str(error)})
             return Input.BROKEN
         return Input.ENDED
 
-    async def _refused(self, stream: ByteStream) -> None:
+    async def _check(self, stream: ByteStream) -> None:
         if stream.status < 400:
             return
         async with asyncio.timeout(REFUSAL):
@@ -260,12 +281,16 @@ class Informer(Generic[T]):
             handler(kind, old, new, initial)
 
     def _decode(self, raw: msgspec.Raw) -> T | None:
+        """None for an object that cannot be used; one that can be salvaged is counted all the same."""
         try:
             return self._objects.decode(raw)
         except msgspec.MsgspecError as error:
             log.error("object cannot be decoded", extra={"resource": self._resource.plural, "error": str(error)})
             if self._metrics is not None:
                 self._metrics.undecodable(self._resource.plural)
+        try:
+            return self._resource.decode(raw)
+        except msgspec.MsgspecError:
             return None
 
     def _key_of_raw(self, raw: msgspec.Raw) -> tuple[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from reconciler.api import meta, names
-from reconciler.api.noderuntime import NodeRuntime
+from reconciler.api.noderuntime import NodeRuntime, salvage
 
 T = TypeVar("T")
 
@@ -40,6 +41,17 @@ class Resource(Generic[T]):
     namespaced: bool
     kind: str
     type: type[T]
+    salvage: Callable[[bytes, str], T] | None = None
+    """What is made of an object that does not fit `type`, and of the decoder's error; None: it cannot be used."""
+
+    def decode(self, raw: bytes | msgspec.Raw) -> T:
+        """Raises msgspec.MsgspecError on what is not such an object and cannot be salvaged."""
+        try:
+            return msgspec.json.decode(raw, type=self.type)
+        except msgspec.ValidationError as error:
+            if self.salvage is None:
+                raise
+            return self.salvage(bytes(raw), str(error))
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """URL path of the collection (all namespaces when none is given), or of one object."""
@@ -51,7 +63,9 @@ class Resource(Generic[T]):
 
 NODES: Resource[meta.Node] = Resource("", "v1", "nodes", False, "Node", meta.Node)
 PODS: Resource[meta.Pod] = Resource("", "v1", "pods", True, "Pod", meta.Pod)
-NODERUNTIMES: Resource[NodeRuntime] = Resource(names.GROUP, names.VERSION, names.PLURAL, False, names.KIND, NodeRuntime)
+NODERUNTIMES: Resource[NodeRuntime] = Resource(
+    names.GROUP, names.VERSION, names.PLURAL, False, names.KIND, NodeRuntime, salvage
+)
 CONTROLLERREVISIONS: Resource[meta.ControllerRevision] = Resource(
     "apps", "v1", "controllerrevisions", True, "ControllerRevision", meta.ControllerRevision
 )

@@ -38,6 +38,12 @@ IN_USE_POLL = 5.0
 """Seconds between lists of the pods that use a handler: other people's pods are not watched."""
 LEADER_GRACE = 15.0
 """Seconds after a change of leader in which no deadline passes."""
+AGENT_GRACE = 60.0
+"""Seconds that a node may be without an agent before it is told of: one that joins has to pull its image first."""
+BROKEN_STARTS = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "ImagePullFailed", "RunContainerError", "StartError"}
+)
+"""Why a pod waits, of those reasons of a kubelet that hardly go away by waiting."""
 
 
 def decide(facts: Facts, now: datetime) -> Decision:
@@ -102,12 +108,12 @@ def _at_absent(facts: Facts, now: datetime) -> Decision:
         return _undo_journal(facts, now)
     if not facts.goal.revision:
         return Wait(reason="Absent")
-    return _start(facts) or _begin_install(facts, _fresh(facts, now), now)
+    return _start(facts, now) or _begin_install(facts, _fresh(facts, now), now)
 
 
 def _undo_journal(facts: Facts, now: datetime) -> Decision:
     """The machine came back with a configuration of ours that no state on the Node tells of."""
-    if (blocked := _blocked(facts)) is not None:
+    if (blocked := _blocked(facts, now)) is not None:
         return blocked
     found = NodeState(uid=facts.dirty, stage=Stage.ABSENT, since=now, machine=facts.machine)
     return _enter(facts, found, Stage.UNCONFIGURE, now, "LeftoverFound", "the host's journal holds this runtime")
@@ -121,7 +127,7 @@ def _at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
         return Move(state=None, reason="Absent")
     if goal.revision == state.failed and not facts.retry:
         return Wait(reason="Failed", message=state.error.message if state.error else "")
-    return _start(facts) or _begin_install(facts, _fresh(facts, now), now)
+    return _start(facts, now) or _begin_install(facts, _fresh(facts, now), now)
 
 
 def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
@@ -134,17 +140,27 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if facts.retry and facts.goal.revision and facts.goal.uid == state.uid:
         goal = facts.goal
     if not goal.revision:
-        return _blocked(facts) or _in_use(facts, state, now) or _start(facts) or _begin_removal(facts, state, now)
+        return (
+            _blocked(facts, now)
+            or _in_use(facts, state, now)
+            or _start(facts, now)
+            or _begin_removal(facts, state, now)
+        )
     if state.draining:
         return Move(state=msgspec.structs.replace(state, draining=False), reason="Kept")
     if facts.machine and state.machine and facts.machine != state.machine:
         fresh = _fresh(facts, now)
-        return _start(facts) or _begin_install(facts, fresh, now, reason="MachineChanged")
+        return _start(facts, now) or _begin_install(facts, fresh, now, reason="MachineChanged")
     if goal.revision != state.installed:
         if facts.reinstall:
-            return _blocked(facts) or _in_use(facts, state, now) or _start(facts) or _begin_removal(facts, state, now)
+            return (
+                _blocked(facts, now)
+                or _in_use(facts, state, now)
+                or _start(facts, now)
+                or _begin_removal(facts, state, now)
+            )
         upgrade = msgspec.structs.replace(state, target=goal.revision, attempt=1, error=None, failed="")
-        return _start(facts) or _begin_install(facts, upgrade, now, reason="Upgrade")
+        return _start(facts, now) or _begin_install(facts, upgrade, now, reason="Upgrade")
     plan = _plan(facts, state.installed)
     if facts.serving and not plan.handlers <= facts.served:
         return _repair(facts, state, plan, now)
@@ -167,29 +183,38 @@ def _repair(facts: Facts, state: NodeState, plan: Plan, now: datetime) -> Decisi
             stuck=Problem("Contested", message),
         )
     again = msgspec.structs.replace(state, repairs=(*recent, now), attempt=1)
-    return _start(facts) or _enter(facts, again, Stage.CONFIGURE, now, "HandlerLost", f"CRI does not serve {lost}")
+    return _start(facts, now) or _enter(facts, again, Stage.CONFIGURE, now, "HandlerLost", f"CRI does not serve {lost}")
 
 
-def _start(facts: Facts) -> Wait | None:
+def _start(facts: Facts, now: datetime) -> Wait | None:
     """What keeps a node from leaving rest, or None."""
-    if (blocked := _blocked(facts)) is not None:
+    if (blocked := _blocked(facts, now)) is not None:
         return blocked
     if not facts.slot:
         return Wait(reason="WaitingForSlot", message="its turn has not come", wants_slot=True)
     return None
 
 
-def _blocked(facts: Facts) -> Wait | None:
+def _blocked(facts: Facts, now: datetime) -> Wait | None:
     """What keeps a node from leaving rest even with a slot; waiting for it holds none."""
     if facts.set_aside:
         return Wait(reason="SetAside", message=facts.set_aside)
     if not facts.node_ready:
         return Wait(reason="NodeNotReady", message="the node is NotReady; it goes on when it is Ready again")
     if not facts.agent_ready:
-        return Wait(reason="AgentMissing", message="no ready agent pod on this node; see the agent DaemonSet")
+        return _agentless(facts, now)
     if not facts.free:
         return Wait(reason="OtherRuntimeAtWork", message="another runtime is at work on this node")
     return None
+
+
+def _agentless(facts: Facts, now: datetime) -> Wait:
+    """Without its agent a node begins nothing."""
+    missing = Problem("AgentMissing", cut(facts.agent_reason))
+    told = (facts.agent_lost or now) + timedelta(seconds=AGENT_GRACE)
+    if now < told:
+        return Wait(reason=missing.reason, message=missing.message, until=told)
+    return Wait(reason=missing.reason, message=missing.message, trouble=missing)
 
 
 # --- at work -------------------------------------------------------------------------------------
@@ -211,7 +236,8 @@ def _work(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if not facts.node_ready:
         return Wait(reason="NodeNotReady", message="the node is NotReady; it goes on when it is Ready again")
     if not facts.agent_ready:
-        return _waiting(facts, state, now, "AgentMissing", "no ready agent pod on this node; see the agent DaemonSet")
+        known = _agentless(facts, now)
+        return _waiting(facts, state, now, known.reason, known.message, known.trouble, known.until)
     if state.stage in AGENT_STAGES:
         return _agent_stage(facts, state, now)
     if state.stage is Stage.VERIFY:
@@ -273,8 +299,9 @@ def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if limit is not None and now >= limit and pod.outcome is Outcome.RUNNING:
         message = f"phase {state.stage} did not end within {phase.timeout:.0f} s"
         return _next_attempt(facts, state, Problem("PayloadTimedOut", message), now)
+    broken = Problem(pod.reason, cut(pod.message)) if pod.reason in BROKEN_STARTS else None
     return _waiting(
-        facts, state, now, pod.reason or "WaitingForPayload", pod.message or f"waits for the {state.stage} pod"
+        facts, state, now, pod.reason or "WaitingForPayload", pod.message or f"waits for the {state.stage} pod", broken
     )
 
 
@@ -289,7 +316,7 @@ def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> De
         ready = state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
         if now < ready:
             error = state.error or Problem("PayloadFailed")
-            return Wait(reason="Backoff", message=f"{error.reason}: {error.message}", until=ready)
+            return Wait(reason="Backoff", message=f"{error.reason}: {error.message}", until=ready, trouble=error)
     return MakePod(state)
 
 
@@ -308,10 +335,11 @@ def _finished(facts: Facts, state: NodeState, pod: PodFacts, phase: PhasePlan, n
 
 def _never_ran(facts: Facts, state: NodeState, pod: PodFacts, now: datetime) -> Decision:
     again = pod.created + timedelta(seconds=NEVER_RAN_DELAY)
+    refused = Problem(pod.reason or "PodRefused", cut(pod.message))
     if now < again:
-        return Wait(reason=pod.reason or "PodRefused", message=pod.message, until=again)
+        return Wait(reason=refused.reason, message=pod.message, until=again, trouble=refused)
     if pod.deleting or not facts.serving:
-        return _waiting(facts, state, now, pod.reason or "PodRefused", pod.message)
+        return _waiting(facts, state, now, refused.reason, pod.message, refused)
     return EndPod(pod.uid, pod.stage, 0)
 
 
@@ -454,11 +482,22 @@ def _enter(
 # --- small questions -----------------------------------------------------------------------------
 
 
-def _waiting(facts: Facts, state: NodeState, now: datetime, reason: str, message: str) -> Wait:
+def _waiting(
+    facts: Facts,
+    state: NodeState,
+    now: datetime,
+    reason: str,
+    message: str,
+    trouble: Problem | None = None,
+    until: datetime | None = None,
+) -> Wait:
+    """Wait until the deadline, or `until` if that is sooner; a second try is in trouble for what ended the first."""
     limit = deadline(facts, state)
+    trouble = trouble or (state.error if state.attempt > 1 else None)
     if limit is None or now < limit:
-        return Wait(reason=reason, message=message, until=limit)
-    return Wait(reason=reason, message=message, stuck=Problem(reason, cut(message)))
+        dues = [due for due in (limit, until) if due is not None]
+        return Wait(reason=reason, message=message, until=min(dues, default=None), trouble=trouble)
+    return Wait(reason=reason, message=message, stuck=Problem(reason, cut(message)), trouble=trouble)
 
 
 def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:

@@ -17,6 +17,8 @@ class Wait:
     until: datetime | None = None
     stuck: Problem | None = None
     """The deadline has passed; still waiting."""
+    trouble: Problem | None = None
+    """What is wrong meanwhile, before any deadline: a person may be needed, or it heals by itself."""
     wants_slot: bool = False
 
 

@@ -83,6 +83,10 @@ class Facts:
     node_ready: bool = True
     node_ready_since: datetime | None = None
     agent_ready: bool = True
+    agent_lost: datetime | None = None
+    """Since when no agent has been ready on this node, as far as is known; None while one is."""
+    agent_reason: str = "no agent pod on this node; see the agent DaemonSet"
+    """Why there is none."""
     set_aside: str = ""
     """Why this node cannot take part now; empty when it can."""
     machine: str = ""

@@ -108,6 +108,8 @@ class Cluster:
         self.admin = Client(self.connect("admin"), rng=self.rng)
         self.nodes: dict[str, SimNode] = {}
         self.replicas: list[Replica] = []
+        self.images: set[str] = set()
+        """What can be pulled beside the images of `sim.payload`."""
         self._tasks = tasks
         self._own: set[asyncio.Task[Any]] = set()
         self._machines: dict[str, asyncio.Task[None]] = {}
@@ -139,6 +141,7 @@ class Cluster:
             namespace=self.options.namespace,
             agent=self.options.agent,
             labels=labels,
+            images=self.images,
         )
         self.nodes[name] = node
         self.power_on(name)

@@ -166,9 +166,10 @@ def _phase_pods_running(node: SimNode) -> Iterator[str]:
 
 
 def _limit(value: object, total: int) -> int:
-    if isinstance(value, str) and value.endswith("%"):
-        return max(1, total * int(value[:-1]) // 100)
-    return int(str(value))
+    """What cannot be read allows nothing."""
+    if isinstance(value, str):
+        return max(1, total * int(value[:-1]) // 100) if value.removesuffix("%").isdigit() else 0
+    return value if isinstance(value, int) else 0
 
 
 def _node(cluster: Cluster, name: str) -> Object:

@@ -38,6 +38,8 @@ KILL_RETRY = (7.0, 20.0)
 """Seconds after CRI is back until a failed kill is tried again."""
 NOTICE = (0.5, 2.0)
 """Seconds until the pod lifecycle event generator has seen that a container ended."""
+PULL_BACKOFF = (10.0, 300.0)
+"""Seconds between two pulls of an image, doubled each time: the least and the most (`pkg/kubelet/kubelet.go`)."""
 API_RETRY = 0.5
 API_TRIES = 240
 
@@ -85,7 +87,10 @@ class Worker:
 class Kubelet:
     """`run` until cancelled. A cancelled kubelet leaves its containers running; `adopt` finds them again."""
 
-    def __init__(self, client: Client, node: str, runtime: Runtime, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, client: Client, node: str, runtime: Runtime, *, clock: Clock, rng: random.Random, images: set[str]
+    ) -> None:
+        """`images`: what can be pulled, beside those of `sim.payload`; it may change at any time."""
         self.failed_kills = 0
         """Kills that hit an outage."""
         self._client = client
@@ -94,6 +99,7 @@ class Kubelet:
         self._cri = SimCri(runtime)
         self._clock = clock
         self._rng = rng
+        self._images = images
         self._workers: dict[str, Worker] = {}
 
     async def run(self) -> None:
@@ -170,18 +176,26 @@ class Kubelet:
 
     async def _start(self, worker: Worker) -> None:
         """Try until it runs or is to be deleted."""
-        container = worker.container
+        await self._pull(worker)
         while not worker.deleting:
-            if not str(container.get("image", "")).startswith(payload.IMAGE):
-                await self._report(worker, waiting_status(container["name"], "ImagePullBackOff", "image not found"))
-                await _changed(worker)
-                continue
             try:
                 await self._launch(worker)
                 return
             except CriError as error:
                 log.debug("pod cannot be started", extra={"node": self._node, "error": error.message})
             await _changed(worker, self._rng.uniform(*START_RETRY))
+
+    async def _pull(self, worker: Worker) -> None:
+        """Until the image is there or the pod is to be deleted; the reason goes to and fro, as a kubelet's does."""
+        name, image, wait = worker.container["name"], str(worker.container.get("image", "")), PULL_BACKOFF[0]
+        why = f'failed to pull and unpack image "{image}": not found'
+        while not worker.deleting and not (image.startswith(payload.IMAGE) or image in self._images):
+            await self._report(worker, waiting_status(name, "ErrImagePull", why))
+            await asyncio.sleep(1.0)
+            backing_off = f'Back-off pulling image "{image}": ErrImagePull: {why}'
+            await self._report(worker, waiting_status(name, "ImagePullBackOff", backing_off))
+            await _changed_to_die(worker, wait)
+            wait = min(2 * wait, PULL_BACKOFF[1])
 
     async def _launch(self, worker: Worker) -> None:
         meta = worker.pod.metadata
@@ -314,6 +328,13 @@ async def _changed(worker: Worker, seconds: float | None = None) -> None:
             await worker.changed.wait()
     except TimeoutError:
         return
+
+
+async def _changed_to_die(worker: Worker, seconds: float) -> None:
+    """Wait, but not past the pod's deletion."""
+    end = asyncio.get_running_loop().time() + seconds
+    while not worker.deleting and (left := end - asyncio.get_running_loop().time()) > 0:
+        await _changed(worker, left)
 
 
 async def _either(worker: Worker, ended: asyncio.Event) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from reconciler.api import names
 from reconciler.api.clock import Clock, rfc3339
 from reconciler.kube.client import Client
-from reconciler.kube.errors import AlreadyExists, ApiError, TransportError
+from reconciler.kube.errors import AlreadyExists, ApiError, NotFound, TransportError
 from reconciler.kube.resources import NODES, PODS
 from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import deadman
@@ -68,14 +68,19 @@ class SimNode:
         namespace: str,
         agent: Callable[[SimNode, Client], Runnable] | None,
         labels: dict[str, str] | None = None,
+        images: set[str] | None = None,
     ) -> None:
-        """`connect(user)` opens a link to the API server; `agent` makes the agent that runs here."""
+        """`connect(user)` opens a link to the API server; `agent` makes the agent that runs here.
+
+        `images`: what the registry offers beside the images of `sim.payload`.
+        """
         self.name = name
         self.root = root
         self.namespace = namespace
         self.clock = clock
         self.rng = rng
         self.labels = labels or {}
+        self.images = set() if images is None else images
         self.agent_link = connect(f"agent:{name}")
         self.kubelet_link = connect(f"kubelet:{name}")
         self.client = Client(self.kubelet_link, rng=rng)
@@ -85,6 +90,8 @@ class SimNode:
         self.stops = 0
         """Containers and sandboxes that the agent has stopped through CRI."""
         self._make_agent = agent
+        self._agent_wanted = asyncio.Event()
+        self._agent_wanted.set()
         self.life = Life()
         self._on = asyncio.Event()
         self.daemon = Daemon(root, rng=rng)
@@ -107,7 +114,9 @@ class SimNode:
         async with asyncio.TaskGroup() as tasks:
             self.daemon.tasks = tasks
             self._systemd = SimSystemd(self.daemon, tasks=tasks, fire=self._dead_man)
-            self.kubelet = Kubelet(self.client, self.name, self.runtime, clock=self.clock, rng=self.rng)
+            self.kubelet = Kubelet(
+                self.client, self.name, self.runtime, clock=self.clock, rng=self.rng, images=self.images
+            )
             await self.daemon.start("boot")
             await self._register()
             tasks.create_task(self.kubelet.run())
@@ -133,7 +142,7 @@ class SimNode:
         await self.daemon.restart(initiator)
 
     async def label(self, key: str, value: str) -> None:
-        await self._api(lambda: self.client.patch(NODES, self.name, {"metadata": {"labels": {key: value}}}))
+        await self._unless_gone(lambda: self.client.patch(NODES, self.name, {"metadata": {"labels": {key: value}}}))
 
     # --- what faults may do ---
 
@@ -147,6 +156,20 @@ class SimNode:
         """SIGKILL: nothing more of it reaches the API server."""
         self.agent_link.cut = True
         self.life.ended.set()
+
+    def hold_agent(self) -> None:
+        """Killed, and not started again: its image is gone, or its container crashes at once. Its pod is not Ready."""
+        self._agent_wanted.clear()
+        self.crash_agent()
+
+    async def withdraw_agent(self) -> None:
+        """The DaemonSet does not want this node any more: its pod is gone."""
+        self.hold_agent()
+        await self._unless_gone(lambda: self.client.delete(PODS, self._agent_pod_name, self.namespace, grace_seconds=0))
+
+    def release_agent(self) -> None:
+        """What kept the agent away is over."""
+        self._agent_wanted.set()
 
     # --- what the agent gets ---
 
@@ -201,7 +224,7 @@ class SimNode:
         }
 
     async def _patch_status(self, status: dict[str, Any]) -> None:
-        await self._api(
+        await self._unless_gone(
             lambda: self.client.patch(
                 NODES, self.name, {"status": status}, subresource="status", content_type=STRATEGIC_MERGE_PATCH
             )
@@ -209,8 +232,10 @@ class SimNode:
 
     async def _agent(self) -> None:
         """What the agent's DaemonSet and kubelet do: its pod, Ready while it runs, started again after a crash."""
-        await self._agent_pod()
         while self._make_agent is not None:
+            await self._agent_wanted.wait()
+            await self._agent_pod()
+            await self.daemon.served()  # a kubelet starts no container without CRI
             self.agent_link.cut = False
             self.life = Life()
             self.agent = self._make_agent(self, Client(self.agent_link, rng=self.rng))
@@ -257,7 +282,7 @@ class SimNode:
     async def _agent_ready(self, status: str) -> None:
         condition = {"type": "Ready", "status": status, "lastTransitionTime": rfc3339(self.clock.now())}
         body = {"status": {"phase": "Running", "conditions": [condition]}}
-        await self._api(
+        await self._unless_gone(
             lambda: self.client.patch(
                 PODS,
                 self._agent_pod_name,
@@ -268,13 +293,20 @@ class SimNode:
             )
         )
 
+    async def _unless_gone(self, call: Callable[[], Any]) -> None:
+        """As `_api`, for an object that somebody may have deleted: a kubelet registers its node at its start only."""
+        try:
+            await self._api(call)
+        except NotFound:
+            log.debug("the object is gone", extra={"node": self.name})
+
     async def _api(self, call: Callable[[], Any]) -> None:
         """Until the API server has answered."""
         while True:
             try:
                 await call()
                 return
-            except AlreadyExists:
+            except (AlreadyExists, NotFound):
                 raise
             except (ApiError, TransportError) as error:
                 log.debug("kubelet cannot reach the API server", extra={"node": self.name, "error": str(error)})

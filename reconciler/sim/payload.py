@@ -14,6 +14,8 @@ KILLED = 137
 """Exit code after SIGKILL."""
 TERMINATED = 143
 """Exit code after SIGTERM."""
+MISSING = 1
+"""Exit code when a file that it needs is not there."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Behaviour:
     """Files that it removes from the host."""
     appends: tuple[str, ...] = ()
     """`PATH:TEXT`: text that it appends to a file on the host, as careless installers do."""
+    needs: str = ""
+    """A file of the host without which it fails."""
+    waits_for: str = ""
+    """A file of the host without which it hangs."""
     label: tuple[str, str] | None = None
     """Node label that says that it is done."""
 
@@ -69,6 +75,10 @@ def parse(arguments: Iterable[str]) -> Behaviour:
                 behaviour = replace(behaviour, takes=(*behaviour.takes, value))
             case "append":
                 behaviour = replace(behaviour, appends=(*behaviour.appends, value))
+            case "needs":
+                behaviour = replace(behaviour, needs=value)
+            case "waits-for":
+                behaviour = replace(behaviour, waits_for=value)
             case "label":
                 name, _, text = value.partition("=")
                 behaviour = replace(behaviour, label=(name, text))
@@ -78,6 +88,10 @@ def parse(arguments: Iterable[str]) -> Behaviour:
 async def run(behaviour: Behaviour, host: Host) -> int:
     """Do it; the exit code."""
     await asyncio.sleep(behaviour.seconds / 2)
+    if behaviour.needs and not (host.root / behaviour.needs.lstrip("/")).exists():
+        return MISSING
+    if behaviour.waits_for and not (host.root / behaviour.waits_for.lstrip("/")).exists():
+        await asyncio.Event().wait()
     for path in behaviour.drops:
         target = host.root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -41,6 +41,8 @@ class Audit:
     status: int
     time: float
     """Monotonic seconds."""
+    rehearsed: bool = False
+    """A dry run: nothing was done."""
 
 
 class Dropped(Exception):
@@ -250,7 +252,8 @@ class ApiServer:
             return
         now = asyncio.get_running_loop().time()
         method = "WATCH" if request.is_watch else request.method
-        self.audit.append(Audit(request.user, method, goal, status, now))
+        rehearsed = request.query.get("dryRun") == "All"
+        self.audit.append(Audit(request.user, method, goal, status, now, rehearsed))
 
 
 def _key(goal: Target) -> Key:

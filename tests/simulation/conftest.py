@@ -39,6 +39,12 @@ class Scenario:
     async def create(self, body: dict[str, Any] | None = None) -> None:
         await self.cluster.admin.create(NODERUNTIMES, body or manifest())
 
+    async def slip_in(self, body: dict[str, Any]) -> None:
+        """As `create`, under a CRD of an older release that refuses nothing."""
+        knobs = self.cluster.server.knobs
+        knobs.schema = False
+        await self.create(body)
+
     async def delete(self, propagation: str = "Background") -> None:
         await self.cluster.admin.delete(NODERUNTIMES, RUNTIME, propagation=propagation)
 
@@ -82,9 +88,40 @@ class Scenario:
         found: Object = (self.runtime() or {}).get("status") or {}
         return found
 
-    def condition(self, kind: str) -> Object:
-        found: Object = next((c for c in self.status().get("conditions", ()) if c["type"] == kind), {})
+    def condition(self, kind: str, runtime: str = RUNTIME) -> Object:
+        record = self.cluster.server.store.get(kinds.NODERUNTIMES, ("", runtime))
+        status = {} if record is None else record.object.get("status") or {}
+        found: Object = next((c for c in status.get("conditions", ()) if c["type"] == kind), {})
         return found
+
+    async def says(self, kind: str, status: str, reason: str, runtime: str = RUNTIME, limit: float = 120.0) -> str:
+        """Wait for exactly this condition; its message."""
+
+        def holds() -> bool:
+            found = self.condition(kind, runtime)
+            return (found.get("status"), found.get("reason")) == (status, reason)
+
+        await self.until(holds, limit)
+        return str(self.condition(kind, runtime).get("message", ""))
+
+    def events(self, reason: str, runtime: str = RUNTIME) -> list[tuple[str, str]]:
+        """Type and note of the Events with `reason` that regard the NodeRuntime."""
+        return [
+            (record.object["type"], record.object["note"])
+            for _, record in self.cluster.server.store.all(kinds.EVENTS)
+            if record.object["reason"] == reason and record.object["regarding"]["name"] == runtime
+        ]
+
+    def touches(self) -> list[str]:
+        """Every patch of a Node and every pod made by the product so far, those of agents' reports left out."""
+        return [
+            f"{a.method} {a.target.kind.plural} {a.target.name}"
+            for a in self.cluster.server.audit
+            if a.user.startswith("controller")
+            and a.status < 400
+            and not a.rehearsed
+            and (a.method, a.target.kind.plural) in (("PATCH", "nodes"), ("POST", "pods"))
+        ]
 
     def node(self, name: str) -> Object:
         record = self.cluster.server.store.get(kinds.NODES, ("", name))

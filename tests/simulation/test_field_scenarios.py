@@ -220,7 +220,7 @@ def test_a_payload_that_fails_gives_up_on_its_node_with_a_reason_and_undoes_it(d
 def test_an_image_that_cannot_be_pulled_is_told_and_heals_by_a_new_revision(drive: Drive) -> None:
     async def main(s: Any) -> None:
         await s.create(full(install={**ALL_PHASES["install"], "image": "example.org/none"}))
-        await s.until(lambda: "ImagePullBackOff" in s.condition("Progressing").get("message", ""))
+        await s.until(lambda: "ImagePullFailed" in s.condition("Progressing").get("message", ""))
         await s.patch({"phases": {"install": {"image": "sim/payload:1"}}})
         await s.ready()
         await s.delete()

@@ -59,7 +59,9 @@ async def test_slots_stay_as_they_are_until_every_node_was_seen(
     world.outlooks["kata"] = {o.view.node: o for o in outlooks}
 
     telemetry = Telemetry(Recorder(client, "test", SystemClock()), ControllerMetrics(), world.runtime)
-    it = RuntimeReconciler(world, client, clock=SystemClock(), telemetry=telemetry, wake=lambda node: None)
+    it = RuntimeReconciler(
+        world, client, clock=SystemClock(), rng=random.Random(3), telemetry=telemetry, wake=lambda node: None
+    )
     await it.reconcile("kata")
 
     after: NodeRuntime = await client.get(NODERUNTIMES, "kata")
