@@ -1,4 +1,4 @@
-"""Scenario 6, the agent: killed at each step of a transaction, also while CRI is down for good."""
+"""Scenario 6, after the controller: the agent, killed at each step of a transaction, also while CRI is down for good."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK = 0.001
 _SEEN_WITHIN = 60.0
 _BACK = 75.0
 """Seconds until the host has undone what its dead agent left: 45 of the dead-man switch, and a start."""
-_REFUSES = "etc/systemd/system/containerd.service.d/50-refuses.conf"
+REFUSES = "etc/systemd/system/containerd.service.d/50-refuses.conf"
 _REFUSAL = "[Service]\nExecStartPre=/bin/sh -c '! grep -q runtimes.*demo /etc/containerd/config.toml'\n"
 
 
@@ -68,7 +68,8 @@ _MOMENTS: dict[str, Callable[[Node], Reached]] = {
 }
 
 
-def run(lab: Lab, verdict: Verdict) -> None:
+def run(lab: Lab, verdict: Verdict, loops: int) -> None:
+    kills.run(lab, verdict, loops)
     for moment in _MOMENTS:
         _killed_at(lab, verdict, moment)
     _killed_on_a_broken_configuration(lab, verdict)
@@ -100,7 +101,7 @@ def _killed_on_a_broken_configuration(lab: Lab, verdict: Verdict) -> None:
     """containerd refuses our change and its agent dies while it is down: no kubelet can start that agent again."""
     node, other = lab.nodes
     product.refresh()
-    _refuse(node, True)
+    refuse(node, True)
     try:
         with _Killers(lab, "containerd is down", nodes=[node]) as killers:
             lab.create(runtimes.full())
@@ -116,16 +117,16 @@ def _killed_on_a_broken_configuration(lab: Lab, verdict: Verdict) -> None:
         verdict.check("runc" in lab.handlers(node), f"failed, and CRI serves {lab.handlers(node)}")
         wait_until(lambda: lab.stage(other) == "ready", 60, what=f"{other.name} ready")
     finally:
-        _refuse(node, False)
+        refuse(node, False)
     lab.delete()
     lab.wait_gone(kills.CLEAN)
     left = lab.left_behind()
     verdict.check(not left, f"agent killed on a broken configuration: left behind: {left}")
 
 
-def _refuse(node: Node, on: bool) -> None:
+def refuse(node: Node, on: bool) -> None:
     """A unit that does not start while our handler is in the configuration."""
-    path = node.root / _REFUSES
+    path = node.root / REFUSES
     if on:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_REFUSAL)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cluster.lab import Lab, Verdict
-from tests.cluster.scenarios import controls, deletions, hooks, kills, loops, machines, outages, rights
+from tests.cluster.scenarios import agents, controls, deletions, hooks, loops, machines, outages, rights
 from tests.cluster.scenarios.field import rows
 
 
@@ -25,7 +25,7 @@ SCENARIOS = (
     Scenario(3, "containerd stopped while pods are killed", outages.kills),
     Scenario(4, "containerd in the start limit; stopped by an admin", outages.start_limit),
     Scenario(5, "deleted in each stage, in each way", deletions.run),
-    Scenario(6, "controllers and agents killed", kills.run),
+    Scenario(6, "controllers and agents killed", agents.run),
     Scenario(7, "faults seen in the field", rows.run),
     Scenario(8, "nodes off, rebooted, tainted, made anew", machines.run),
     Scenario(9, "a running pod through an upgrade", machines.upgrade),

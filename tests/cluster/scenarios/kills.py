@@ -12,7 +12,6 @@ from tests.cluster.api import Object
 from tests.cluster.command import wait_until
 from tests.cluster.lab import Lab, Verdict
 from tests.cluster.observer import journal, processes
-from tests.cluster.scenarios import agents
 
 STAGES_IN = ("pre-install", "install", "configure", "verify")
 STAGES_OUT = ("unconfigure", "uninstall", "post-uninstall")
@@ -26,7 +25,6 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     for stage in (*STAGES_IN, *STAGES_OUT):
         disturbed_loop(lab, verdict, stage, f"leader killed in {stage}", lambda: kill_leader(verdict))
     disturbed_loop(lab, verdict, "install", "two leaders", _stand_still)
-    agents.run(lab, verdict)
 
 
 def disturbed_loop(lab: Lab, verdict: Verdict, stage: str, what: str, disturb: Callable[[], None]) -> None:
