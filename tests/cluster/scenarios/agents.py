@@ -1,4 +1,4 @@
-"""Scenario 6, after the controller: the agent, killed at each step of a transaction, also while CRI is down for good."""
+"""Scenario 6, after the controller: the agent, killed at each step of a change, also while CRI is down for good."""
 
 from __future__ import annotations
 
