@@ -185,9 +185,11 @@ class RuntimeReconciler:
     async def _refused(self, runtime: NodeRuntime) -> Problem | None:
         """What the API server refuses of this NodeRuntime before any node is asked."""
         data = revision_data(runtime.spec)
-        refused = await self._rehearsal.refused(runtime, revision_hash(data), data, self._clock.now())
-        if refused is not None:
-            return refused
+        revision = revision_hash(data)
+        if self._world.revision(runtime.metadata.name, revision) is None:  # one that is kept was rehearsed before
+            refused = await self._rehearsal.refused(runtime, revision, data, self._clock.now())
+            if refused is not None:
+                return refused
         try:
             for made in await classes.ensure(self._client, self._world.classes.list(), runtime):
                 self._world.classes.apply_write(made)

@@ -61,6 +61,8 @@ class World:
     """UIDs of pods whose deletion the API server has confirmed and the informer has not delivered yet."""
     ending: set[str] = field(default_factory=set)
     """UIDs of pods that we have asked to end and whose deletionTimestamp the informer has not delivered yet."""
+    _decoded: dict[str, RevisionData | None] = field(default_factory=dict)
+    """By UID of a ControllerRevision, whose data cannot change; no more than the store holds."""
 
     def runtime(self, name: str) -> NodeRuntime | None:
         return self.runtimes.get(name)
@@ -70,10 +72,12 @@ class World:
         kept = self.revisions.get(revision_name(runtime, revision), self.namespace)
         if kept is None:
             return None
-        try:
-            return msgspec.json.decode(bytes(kept.data), type=RevisionData)
-        except msgspec.MsgspecError:
-            return None
+        uid = kept.metadata.uid
+        if uid not in self._decoded:
+            living = {r.metadata.uid for r in self.revisions.list()}
+            self._decoded = {u: data for u, data in self._decoded.items() if u in living}
+            self._decoded[uid] = _decode(kept)
+        return self._decoded[uid]
 
     def agent_missing(self, node: str) -> str:
         """Why there is no ready agent on `node`; empty when there is one."""
@@ -121,6 +125,13 @@ class World:
         for key in [k for k in self.deselected_since if k[1] == name]:
             del self.deselected_since[key]
         return [runtime for runtime, by_node in self.outlooks.items() if by_node.pop(name, None) is not None]
+
+
+def _decode(kept: ControllerRevision) -> RevisionData | None:
+    try:
+        return msgspec.json.decode(bytes(kept.data), type=RevisionData)
+    except msgspec.MsgspecError:
+        return None
 
 
 def states(node: Node) -> dict[str, NodeState | None]:

@@ -1,0 +1,79 @@
+"""A revision's data is decoded once, and forgotten with its ControllerRevision."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from reconciler.api.meta import ControllerRevision, ObjectMeta
+from reconciler.controller import world as module
+from reconciler.controller.world import NODE_INDEX, World
+from reconciler.kube.store import Store
+
+
+def revision(number: int, handler: str, uid: str = "") -> ControllerRevision:
+    meta = ObjectMeta(name=f"kata-r{number}", namespace="ns", uid=uid or f"u{number}", resource_version=str(number))
+    return ControllerRevision(metadata=meta, data=msgspec.Raw(b'{"handlers": [{"name": "%s"}]}' % handler.encode()))
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """UIDs in the order in which they were decoded."""
+    uids: list[str] = []
+    real = module._decode
+
+    def counted(kept: ControllerRevision) -> object:
+        uids.append(kept.metadata.uid)
+        return real(kept)
+
+    monkeypatch.setattr(module, "_decode", counted)
+    return uids
+
+
+def world() -> World:
+    return World(
+        namespace="ns",
+        nodes=Store(),
+        pods=Store({NODE_INDEX: lambda pod: [pod.spec.node_name]}),
+        runtimes=Store(),
+        revisions=Store(),
+        classes=Store(),
+    )
+
+
+def handlers(it: World, name: str) -> list[str]:
+    data = it.revision("kata", name)
+    return [] if data is None else [handler.name for handler in data.handlers]
+
+
+def test_a_revision_is_decoded_once(decoded: list[str]) -> None:
+    it = world()
+    it.revisions.put(revision(1, "a"))
+    assert [handlers(it, "r1") for _ in range(3)] == [["a"]] * 3
+    assert decoded == ["u1"]
+
+
+def test_another_revision_under_the_same_name_is_another(decoded: list[str]) -> None:
+    it = world()
+    it.revisions.put(revision(1, "a"))
+    assert handlers(it, "r1") == ["a"]
+    it.revisions.put(revision(1, "b", uid="u9"))
+    assert handlers(it, "r1") == ["b"]
+    assert decoded == ["u1", "u9"]
+
+
+def test_no_more_is_remembered_than_the_store_holds() -> None:
+    it = world()
+    for number in range(50):
+        it.revisions.put(revision(number, "a"))
+        assert handlers(it, f"r{number}") == ["a"]
+        it.revisions.remove(("ns", f"kata-r{number}"))
+    assert set(it._decoded) == {"u49"}
+
+
+def test_what_cannot_be_decoded_is_tried_once(decoded: list[str]) -> None:
+    it = world()
+    broken = ControllerRevision(metadata=revision(1, "a").metadata, data=msgspec.Raw(b"[]"))
+    it.revisions.put(broken)
+    assert [it.revision("kata", "r1") for _ in range(2)] == [None, None]
+    assert decoded == ["u1"]
