@@ -12,6 +12,7 @@ from tests.cluster import paths
 from tests.cluster.api import ApiError
 from tests.cluster.command import CommandFailed
 from tests.cluster.lab import Lab, Verdict
+from tests.cluster.observer import audit, figures
 from tests.cluster.scenarios.catalog import SCENARIOS, Scenario
 
 _EXPECTED = (TimeoutError, CommandFailed, ApiError, OSError, LookupError, AssertionError)
@@ -33,12 +34,17 @@ def run(numbers: list[int], loops: int) -> bool:
 def _run_one(lab: Lab, scenario: Scenario, loops: int) -> dict[str, Any]:
     print(f"[{time.strftime('%H:%M:%S')}] {scenario.number}. {scenario.title}", flush=True)
     verdict, began = Verdict(), time.monotonic()
+    mark, counted = audit.position(), figures.agents(lab.nodes)
     try:
         scenario.act(lab, verdict, loops)
     except _EXPECTED as error:
         verdict.check(False, f"{type(error).__name__}: {error}")
     except Exception:  # a scenario that cannot be judged has failed, and the others still run
         verdict.check(False, traceback.format_exc())
+    for stage, seconds in figures.stage_seconds(mark).items():
+        verdict.facts[f"stage {stage}: s"] = seconds
+    for name, value in figures.agents(lab.nodes).items():
+        verdict.facts[f"as the agents count: {name}"] = [round(max(value - counted[name], 0.0), 2)]
     left = _come_to_rest(lab)
     verdict.check(not left, f"after the scenario: {left}")
     return {

@@ -63,6 +63,6 @@ def _outage_is_seen(lab: Lab, verdict: Verdict) -> None:
 def _barrier_switched_off(lab: Lab, verdict: Verdict) -> None:
     """No agent, hence no barrier and no retried kill: the judge of scenario 2 complains about both of its bounds."""
     seconds, restarts = hooks.without_agents(lab)
-    complaints = Verdict()
+    complaints = Verdict(quiet=True)
     hooks.judge(complaints, 5, seconds, restarts)
     verdict.check(len(complaints.failures) == 2, f"without a barrier the judge says only {complaints.failures}")
