@@ -15,8 +15,7 @@ from typing import Any
 
 RUNC_OWNER = "+runc"
 """Owner of the `runc` table that we write only because ours would hide the built-in one."""
-CREATED = b"# runtime-reconciler: this file was made by runtime-reconciler\nversion = 2\n"
-"""All that a main file made by us holds besides blocks."""
+_CREATED = b"# runtime-reconciler: this file was made by runtime-reconciler\n"
 
 _BEGIN = re.compile(
     rb"^[ \t]*# runtime-reconciler: begin (?P<owner>[^ \t\r\n]+)(?P<added> \(line end added\))?[ \t]*\r?\n",
@@ -39,6 +38,16 @@ class Block:
 
     def body(self, data: bytes) -> bytes:
         return data[self.body_start : self.body_end]
+
+
+def created(version: int) -> bytes:
+    """All that a main file made by us holds besides blocks and our import."""
+    return _CREATED + b"version = %d\n" % version
+
+
+def is_created(data: bytes | None) -> bool:
+    """True for a main file that we made and that holds nothing else any more."""
+    return data is not None and data in (created(2), created(3))
 
 
 def find(data: bytes) -> list[Block]:

@@ -15,13 +15,16 @@ GENERATED = ("/var/lib/rancher/", "/etc/k0s/", "/run/k0s/", "/var/snap/microk8s/
 """Files that their distribution writes anew: an edit would not last."""
 
 
-def refuse_unsupported(host: HostRoot, config_path: str) -> None:
+def refuse_unsupported(host: HostRoot) -> None:
     """Raises Refused(UnsupportedDistribution)."""
     why = UNSUPPORTED.get(_os_id(host))
     if why is not None:
         raise Refused(Code.UNSUPPORTED_DISTRIBUTION, why)
-    if config_path.startswith(GENERATED):
-        raise Refused(Code.UNSUPPORTED_DISTRIBUTION, f"{config_path} is generated; edits would not last")
+
+
+def is_generated(config_path: str) -> bool:
+    """True for a file that its distribution writes anew: an edit would not last."""
+    return config_path.startswith(GENERATED)
 
 
 def _os_id(host: HostRoot) -> str:

@@ -1,7 +1,6 @@
-"""What containerd 1.x makes of its main file and everything that it imports (`imports.go` of 1.6 and 1.7).
+"""What containerd makes of its main file and everything that it imports (`config.go` of 1.6, 1.7 and 2.0 to 2.3).
 
-Breadth first, the main file first, the last one wins; a plugin's section, a proxy plugin, a stream
-processor and a timeout of a later file replace the whole earlier one; top-level lists are joined.
+Breadth first, the main file first, the last one wins; how two files are merged is in `merging`.
 """
 
 from __future__ import annotations
@@ -9,16 +8,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from reconciler.hostconfig import merging
 from reconciler.hostconfig.document import Document, Unreadable, parse
 from reconciler.hostconfig.hostroot import BadPattern, HostRoot
 from reconciler.hostconfig.model import Code, Finding
 from reconciler.hostconfig.version import Version
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
-REPLACED_WHOLE = ("plugins", "proxy_plugins", "stream_processors", "timeouts")
-JOINED = ("imports", "disabled_plugins", "required_plugins")
 LEFTOVERS = ("kata-deploy", "runtime-reconciler-")
 """Imports of installers that are known to leave a dangling one behind; only these are repaired."""
 FILES_MAX = 500
@@ -31,6 +28,7 @@ class LoadedFile:
     """As containerd names it (links not followed)."""
     data: bytes
     document: Document
+    """As written."""
 
 
 @dataclass
@@ -38,12 +36,16 @@ class Effective:
     """The merged configuration, and where its plugin sections come from."""
 
     main: str
+    containerd: Version
     exists: bool = False
     """The main file is there."""
     files: list[LoadedFile] = field(default_factory=list)
+    merged: Document = field(default_factory=dict)
+    """All files together, before the migration that 2.0 to 2.2 do last."""
     document: Document = field(default_factory=dict)
+    """In the ids that the daemon reads."""
     origin: dict[str, str] = field(default_factory=dict)
-    """Plugin id → path of the file whose section wins."""
+    """Plugin id as written → path of the last file that has it."""
     findings: list[Finding] = field(default_factory=list)
     """All of them; those in `fatal` keep the daemon from starting."""
     fatal: list[Finding] = field(default_factory=list)
@@ -51,7 +53,7 @@ class Effective:
     @property
     def version(self) -> int:
         """The `version` that is in force; a missing one means 1."""
-        value = self.document.get("version", 0)
+        value = self.merged.get("version", 0)
         return value if isinstance(value, int) and value else 1
 
     def stop(self, finding: Finding) -> None:
@@ -66,33 +68,67 @@ def load(
     return _Loader(host, version, overlay or {}).run(config_path)
 
 
+@dataclass(frozen=True)
+class _Import:
+    path: str
+    importer: str = ""
+    line: int | None = None
+    """Of the entry in the importer."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.importer}:{self.line}" if self.line else self.importer
+
+
 class _Loader:
     def __init__(self, host: HostRoot, version: Version, overlay: Mapping[str, bytes | None]) -> None:
         self._host, self._version, self._overlay = host, version, overlay
+        self._root_version = 0
 
     def run(self, config_path: str) -> Effective:
-        result = Effective(main=config_path or DEFAULT_CONFIG)
+        result = Effective(main=config_path or DEFAULT_CONFIG, containerd=self._version)
+        if not self._version.one:
+            result.merged["version"] = self._version.config_version_max
         data = self._read(result.main)
         if data is None:
             if config_path:
                 result.stop(Finding(Code.MISSING_CONFIG, config_path, f"{config_path}, named by --config, is missing"))
             return result
         result.exists = True
-        queue, seen = [result.main], {result.main}
+        queue, seen = [_Import(result.main)], {result.main}
         while queue and len(result.files) < FILES_MAX:
-            path = queue.pop(0)
-            loaded = self._load(result, path)
+            one = queue.pop(0)
+            loaded = self._load(result, one)
             if loaded is None:
                 continue
-            merge(result, loaded)
+            self._merge(result, loaded)
             for found in self._imports(result, loaded):
-                if found in seen:
-                    if found == path or found == result.main:
-                        result.findings.append(Finding(Code.IMPORT_CYCLE, path, f"{path} imports {found} again"))
+                if found.path in seen:
+                    if found.path in (one.path, result.main):
+                        text = f"{found.where} imports {found.path} again; harmless"
+                        result.findings.append(Finding(Code.IMPORT_CYCLE, one.path, text, found.line))
                     continue
-                seen.add(found)
+                seen.add(found.path)
                 queue.append(found)
+        result.document = merging.finished(result.merged, self._version)
         return result
+
+    def _merge(self, result: Effective, loaded: LoadedFile) -> None:
+        result.files.append(loaded)
+        self._no_newer_drop_in(result, loaded)
+        merging.merge(result.merged, merging.as_merged(loaded.document, result.version, self._version), self._version)
+        for plugin in loaded.document.get("plugins", {}):
+            result.origin[plugin] = loaded.path
+
+    def _no_newer_drop_in(self, result: Effective, loaded: LoadedFile) -> None:
+        own = loaded.document.get("version", 0)
+        self._root_version = self._root_version or own
+        if self._version.refuses_newer_drop_ins and own > self._root_version:
+            text = (
+                f"{loaded.path}: `version = {own}` is above the main file's {self._root_version}; "
+                f"containerd {self._version} does not start with it: take the `version` line out"
+            )
+            result.stop(Finding(Code.DIALECT_MISMATCH, loaded.path, text, _line(loaded.data, b"version")))
 
     def _read(self, path: str) -> bytes | None:
         """None: missing. Raises OSError."""
@@ -104,15 +140,17 @@ class _Loader:
         except FileNotFoundError:
             return None
 
-    def _load(self, result: Effective, path: str) -> LoadedFile | None:
+    def _load(self, result: Effective, one: _Import) -> LoadedFile | None:
+        path = one.path
         try:
             data = self._read(path)
             if data is None:
-                result.stop(_dangling(path))
+                result.stop(_dangling(one))
                 return None
             document = parse(path, data, bom_allowed=self._version.one)
         except IsADirectoryError:
-            result.stop(Finding(Code.DIRECTORY_IN_DROP_INS, path, f"{path} is imported and is a directory"))
+            text = f"{path} is imported by {one.where} and is a directory: move it elsewhere"
+            result.stop(Finding(Code.DIRECTORY_IN_DROP_INS, path, text))
         except OSError as error:
             result.stop(Finding(Code.DANGLING_IMPORT, path, f"{path} cannot be read: {error.strerror}"))
         except Unreadable as error:
@@ -124,15 +162,15 @@ class _Loader:
             result.stop(problem)
         return None
 
-    def _imports(self, result: Effective, loaded: LoadedFile) -> list[str]:
+    def _imports(self, result: Effective, loaded: LoadedFile) -> list[_Import]:
         entries: list[str] = loaded.document.get("imports", [])
-        out: list[str] = []
+        out: list[_Import] = []
         for number, entry in enumerate(entries):
+            line = _line(loaded.data, entry.encode())
             if entry in entries[:number]:
-                result.findings.append(
-                    Finding(Code.DUPLICATE_IMPORT, loaded.path, f"{loaded.path} imports {entry} twice; harmless")
-                )
-            out += self._resolve(result, loaded.path, entry)
+                text = f"{loaded.path} imports {entry} twice; harmless"
+                result.findings.append(Finding(Code.DUPLICATE_IMPORT, loaded.path, text, line))
+            out += [_Import(path, loaded.path, line) for path in self._resolve(result, loaded.path, entry)]
         return out
 
     def _resolve(self, result: Effective, importer: str, entry: str) -> list[str]:
@@ -141,21 +179,27 @@ class _Loader:
             return [posixpath.normpath(posixpath.join(folder, entry))]
         base = folder if self._version.resolves_relative_globs else "/"
         try:
-            matches = self._host.glob(posixpath.join(base, entry))
+            matches = self._host.glob(posixpath.join(base, entry), self._overlay)
         except BadPattern as error:
             result.stop(Finding(Code.INVALID_TOML, importer, f"{importer}: {error}"))
             return []
         for match in matches:
             if not match.endswith(".toml"):
-                result.findings.append(
-                    Finding(Code.BACKUP_IN_DROP_INS, match, f"{match} does not end in .toml but is loaded by {entry}")
-                )
+                text = f"{match} does not end in .toml but is loaded by {entry}: move it elsewhere if it is a backup"
+                result.findings.append(Finding(Code.BACKUP_IN_DROP_INS, match, text))
         return matches
 
 
-def _dangling(path: str) -> Finding:
-    repairable = any(mark in posixpath.basename(path) for mark in LEFTOVERS)
-    return Finding(Code.DANGLING_IMPORT, path, f"{path} is imported and is not there", repairable=repairable)
+def _line(data: bytes, text: bytes) -> int | None:
+    """The first line that holds `text`, from 1."""
+    at = data.find(text)
+    return data.count(b"\n", 0, at) + 1 if at >= 0 else None
+
+
+def _dangling(one: _Import) -> Finding:
+    repairable = any(mark in posixpath.basename(one.path) for mark in LEFTOVERS)
+    text = f"{one.path} is imported by {one.where} and is not there: take the entry out or put the file back"
+    return Finding(Code.DANGLING_IMPORT, one.path, text, repairable=repairable)
 
 
 def _shape(path: str, document: Document) -> Finding | None:
@@ -167,11 +211,11 @@ def _shape(path: str, document: Document) -> Finding | None:
     version = document.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool):
         return bad("`version` must be an integer")
-    for key in JOINED:
+    for key in merging.LISTS:
         value = document.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             return bad(f"`{key}` must be a list of strings")
-    for key in REPLACED_WHOLE:
+    for key in merging.TABLES:
         value = document.get(key, {})
         if not isinstance(value, dict):
             return bad(f"`{key}` must be a table")
@@ -180,25 +224,3 @@ def _shape(path: str, document: Document) -> Finding | None:
             if not isinstance(value, dict):
                 return bad(f"`{key}.{name}` must be a table")
     return None
-
-
-def merge(result: Effective, loaded: LoadedFile) -> None:
-    """Merge a further file into `result` by the rules of 1.x."""
-    result.files.append(loaded)
-    target = result.document
-    for key, value in loaded.document.items():
-        if key in REPLACED_WHOLE:
-            target.setdefault(key, {}).update(value)
-        elif key in JOINED:
-            target[key] = target.get(key, []) + value
-        else:
-            target[key] = _override(target.get(key), value)
-    for plugin in loaded.document.get("plugins", {}):
-        result.origin[plugin] = loaded.path
-
-
-def _override(old: Any, new: Any) -> Any:
-    """mergo with override: a later value wins unless it is a zero value; tables are merged by key."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{key: _override(old.get(key), value) for key, value in new.items()}}
-    return old if old is not None and not new else new

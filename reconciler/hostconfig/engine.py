@@ -14,15 +14,16 @@ import msgspec
 from reconciler.api.clock import Clock, SystemClock
 from reconciler.api.noderuntime import RevisionData
 from reconciler.cri.api import Cri, CriError
-from reconciler.hostconfig import blocks, writing
+from reconciler.hostconfig import writing
 from reconciler.hostconfig.deadman import DeadMan
 from reconciler.hostconfig.distribution import refuse_unsupported
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.lock import host_lock
 from reconciler.hostconfig.model import Code, Findings, Outcome, Refused, Timing, Verdict
-from reconciler.hostconfig.planning import Plan, Snapshot, plan_apply, plan_remove
+from reconciler.hostconfig.planning import holds, plan_apply, plan_remove
 from reconciler.hostconfig.proof import Prover
 from reconciler.hostconfig.repairing import plan_repair
+from reconciler.hostconfig.snapshot import Plan, Snapshot
 from reconciler.hostconfig.state import Held, Journal, Pending, State, pending_files
 from reconciler.hostconfig.transaction import Transaction
 from reconciler.hostconfig.version import parse, supported
@@ -175,16 +176,13 @@ class HostConfig:
         runtimes = dict(journal.runtimes)
         if operation == "remove":
             runtimes.pop(name, None)
-        elif operation == "apply" and plan.ours and self._holds(name):
+        elif operation == "apply" and plan.ours and holds(self._snapshot(), name):
             runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
         if runtimes != journal.runtimes:
             if fence is not None:
                 await fence()
             self._state.save(Journal(runtimes=runtimes))
         return _described(plan, Outcome(Verdict.UNCHANGED))
-
-    def _holds(self, name: str) -> bool:
-        return any(blocks.get(file.data, name) for file in self._snapshot().effective().files)
 
     async def _pending(self, operation: str, name: str, uid: str, plan: Plan, journal: Journal) -> Pending:
         """The record of a change with what is served before it. Raises Refused when the daemon is not fit for it."""
@@ -263,7 +261,7 @@ class HostConfig:
 
     def _plan_apply(self, name: str, data: RevisionData) -> Plan:
         supported(self._version)
-        refuse_unsupported(self._host, self._config_path)
+        refuse_unsupported(self._host)
         return plan_apply(self._snapshot(), name, data, self._held(name))
 
     def _plan_remove(self, name: str) -> Plan:

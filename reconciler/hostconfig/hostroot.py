@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+_META = "*?["
 LINKS_MAX = 40
 """The kernel's own limit of links followed in one path."""
 
@@ -64,18 +66,47 @@ class HostRoot:
         """Raises OSError."""
         return self.local(path).read_bytes()
 
-    def glob(self, pattern: str) -> list[str]:
-        """Go's filepath.Glob: sorted per directory, dotfiles match, links are listed even when they dangle."""
-        found = ["/"]
-        parts = [part for part in posixpath.normpath(pattern).split("/") if part]
+    def matches(self, pattern: str, name: str) -> bool:
+        """Go's filepath.Match of one path element. Raises BadPattern."""
+        return _matcher(pattern).fullmatch(name) is not None
+
+    def glob(self, pattern: str, overlay: Mapping[str, bytes | None] | None = None) -> list[str]:
+        """Go's filepath.Glob: sorted per directory, dotfiles match, links are listed even when they dangle.
+
+        `overlay` (real path → bytes, None: gone) stands in for files on disk; it counts for the last element.
+        """
+        *parts, last = [part for part in posixpath.normpath(pattern).split("/") if part] or [""]
+        folders = ["/"]
         for part in parts:
-            if not any(meta in part for meta in "*?["):
-                found = [posixpath.join(base, part) for base in found if self._lexists(posixpath.join(base, part))]
-                continue
-            matcher = _matcher(part)
-            listed = [(base, name) for base in found for name in self._names(base)]
-            found = [posixpath.join(base, name) for base, name in listed if matcher.fullmatch(name)]
-        return found
+            folders = self._matches(folders, part)
+        if not any(meta in "/".join(parts) for meta in _META):
+            folders = ["/" + "/".join(parts)]
+        found = [path for path in self._matches(folders, last) if self._there(path, overlay or {})]
+        return found if not overlay else self._with(overlay, found, folders, last)
+
+    def _matches(self, folders: list[str], part: str) -> list[str]:
+        if not any(meta in part for meta in _META):
+            paths = [posixpath.join(folder, part) for folder in folders]
+            return [path for path in paths if self._lexists(path)]
+        matcher = _matcher(part)
+        listed = [(folder, name) for folder in folders for name in self._names(folder)]
+        return [posixpath.join(folder, name) for folder, name in listed if matcher.fullmatch(name)]
+
+    def _there(self, path: str, overlay: Mapping[str, bytes | None]) -> bool:
+        return overlay.get(self.real(path), b"") is not None
+
+    def _with(self, overlay: Mapping[str, bytes | None], found: list[str], folders: list[str], last: str) -> list[str]:
+        """`found` and what the overlay adds to it."""
+        matcher, out = _matcher(last), []
+        for folder in folders:
+            real = self.real(folder)
+            here = {path for path in found if posixpath.dirname(path) == folder}
+            for path, data in overlay.items():
+                name = posixpath.basename(path)
+                if data is not None and posixpath.dirname(path) == real and matcher.fullmatch(name):
+                    here.add(posixpath.join(folder, name))
+            out += sorted(here)
+        return out
 
     def _lexists(self, path: str) -> bool:
         folder, name = posixpath.split(path)

@@ -94,7 +94,7 @@ class Findings:
     serves: bool
     """Its CRI plugin would serve."""
     handlers: tuple[str, ...] = ()
-    """Handlers that CRI would name, sorted; empty when it would not serve."""
+    """Handlers of the effective configuration, sorted, served or not; empty when it does not load."""
     default_runtime: str = ""
     findings: tuple[Finding, ...] = ()
 

@@ -10,8 +10,8 @@ from typing import Any
 import tomlkit
 
 from reconciler.api.noderuntime import Handler, Snapshotter
+from reconciler.hostconfig.cri_section import RUNC_TYPE
 
-RUNC_TYPE = "io.containerd.runc.v2"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from reconciler.hostconfig.document import LONE_COMMA, mend_comma
 from reconciler.hostconfig.model import Code, Finding, Refused
-from reconciler.hostconfig.planning import Plan, Snapshot
+from reconciler.hostconfig.snapshot import Plan, Snapshot
 
 _IMPORTS = re.compile(rb"""^(\xef\xbb\xbf)?[ \t]*["']?imports["']?[ \t]*=[ \t]*\[(?P<list>[^\]]*)\]""", re.MULTILINE)
 ROUNDS = 8
@@ -19,33 +19,29 @@ def plan_repair(snapshot: Snapshot) -> Plan:
     """Raises Refused when something is left that is not ours to mend."""
     effective = snapshot.effective()
     now = snapshot.examine(effective)
-    before: dict[str, bytes] = {}
     then = now
     for _ in range(ROUNDS):
         broken = next((finding for finding in then.findings if finding.repairable), None)
         if broken is None:
             break
-        _mend(snapshot, broken, before)
+        _mend(snapshot, broken)
         then = snapshot.examine(snapshot.effective())
     if not (then.loads and then.serves):
         first = then.findings[0]
         raise Refused(first.code, f"not ours to mend: {first.message}", now.findings)
-    return Plan(snapshot.files(before), now, then)
+    return Plan(snapshot.files(), now, then)
 
 
-def _mend(snapshot: Snapshot, finding: Finding, before: dict[str, bytes]) -> None:
+def _mend(snapshot: Snapshot, finding: Finding) -> None:
     candidates = [finding.path] if finding.code is Code.INVALID_TOML else [f.path for f in snapshot.effective().files]
     for path in candidates:
         real = snapshot.host.real(path)
-        held = snapshot.overlay.get(real)
-        data = held if held is not None else snapshot.host.read(path)
+        data = snapshot.read(real) or b""
         if finding.code is Code.INVALID_TOML:
             mended = LONE_COMMA.sub(mend_comma, data)
         else:
             mended = _IMPORTS.sub(partial(_drop, path, finding.path), data, count=1)
-        if mended != data:
-            before.setdefault(real, snapshot.host.read(path))
-            snapshot.overlay[real] = mended
+        snapshot.put(real, mended)
 
 
 def _drop(importer: str, gone: str, match: re.Match[bytes]) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.hostconfig.model import Code, Refused
-from reconciler.hostconfig.planning import FilePlan
+from reconciler.hostconfig.snapshot import FilePlan
 from reconciler.hostconfig.writing import Trace, digest, read, sync_directory, write_state
 
 JOURNAL = "journal.json"

@@ -1,0 +1,98 @@
+"""Where our tables go on containerd 2.x: into a drop-in of our own (design 6.3).
+
+It lies in a directory that an import written in a loaded file covers, else in `conf.d` beside the main
+file, which then gets one import: a pattern for our prefix only, so that it brings nobody else's file to
+life and every order of events is harmless (a pattern without files starts, a missing path does not).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from reconciler.hostconfig import blocks, imports_list
+from reconciler.hostconfig.distribution import is_generated
+from reconciler.hostconfig.effective import Effective
+from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.model import Code, Refused
+from reconciler.hostconfig.snapshot import Snapshot
+
+PREFIX = "runtime-reconciler-"
+PATTERN = f"{PREFIX}*.toml"
+HEADER = "# Made by runtime-reconciler; `reconciler config remove` takes it away.\n"
+CREATED_VERSION = 3
+"""`version` of a main file that we make: every 2.x knows it."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def file_name(name: str) -> str:
+    """Raises Refused(NotOurs) on a name that no NodeRuntime can have."""
+    if not _NAME.fullmatch(name):
+        raise Refused(Code.NOT_OURS, f"{name!r} cannot be the name of a NodeRuntime")
+    return f"{PREFIX}{name}.toml"
+
+
+def take(snapshot: Snapshot, effective: Effective, name: str) -> None:
+    """Delete the drop-in of `name`, wherever it is read from, and one that is not read any more."""
+    wanted = file_name(name)
+    folders = [posixpath.dirname(snapshot.host.real(file.path)) for file in effective.files]
+    folders.append(snapshot.host.real(_own_folder(effective)))
+    for folder in dict.fromkeys(folders):
+        path = posixpath.join(folder, wanted)
+        if snapshot.read(path) is not None:
+            snapshot.put(path, None)
+
+
+def place(snapshot: Snapshot, base: Effective, name: str, text: str) -> None:
+    """Write the drop-in of `name`. Raises Refused(UnsupportedDistribution, InlinePlugins, UnsupportedSyntax)."""
+    folder = covered(snapshot.host, base, file_name(name))
+    path = posixpath.join(snapshot.host.real(folder or _own_folder(base)), file_name(name))
+    snapshot.put(path, (HEADER + text).encode())
+    if folder is None:
+        _import(snapshot, base)
+
+
+def covered(host: HostRoot, effective: Effective, name: str) -> str | None:
+    """The first directory in which a written import would match the file `name`."""
+    for folder, last in _patterns(effective):
+        if host.matches(last, name):
+            return folder
+    return None
+
+
+def settle_import(snapshot: Snapshot) -> None:
+    """Take our import out again once no file of ours is left for it."""
+    effective = snapshot.effective()
+    for file in effective.files:
+        for entry in file.document.get("imports", []):
+            pattern = posixpath.normpath(posixpath.join(posixpath.dirname(file.path), entry))
+            if posixpath.basename(entry) == PATTERN and not snapshot.host.glob(pattern, snapshot.overlay):
+                real = snapshot.host.real(file.path)
+                snapshot.put(real, imports_list.remove(snapshot.read(real) or b"", entry))
+
+
+def _patterns(effective: Effective) -> Iterator[tuple[str, str]]:
+    """Directory and last element of every written pattern whose directory is a plain one."""
+    for file in effective.files:
+        for entry in file.document.get("imports", []):
+            folder, last = posixpath.split(posixpath.join(posixpath.dirname(file.path), entry))
+            if "*" in last and not any(meta in folder for meta in "*?["):
+                yield posixpath.normpath(folder), last
+
+
+def _own_folder(effective: Effective) -> str:
+    return posixpath.join(posixpath.dirname(effective.main), "conf.d")
+
+
+def _import(snapshot: Snapshot, base: Effective) -> None:
+    if is_generated(base.main):
+        text = f"{base.main} is generated at each start and imports no directory of drop-ins: an edit would not last"
+        raise Refused(Code.UNSUPPORTED_DISTRIBUTION, text)
+    real = snapshot.host.real(base.main)
+    data = snapshot.read(real) if base.exists else blocks.created(CREATED_VERSION)
+    entry = posixpath.join(_own_folder(base), PATTERN)
+    try:
+        snapshot.put(real, imports_list.add(data or b"", entry))
+    except imports_list.NoList as error:
+        raise Refused(Code.UNSUPPORTED_SYNTAX, f"{base.main}: no import can be added: {error}") from error

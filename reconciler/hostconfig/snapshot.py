@@ -1,0 +1,106 @@
+"""The files of one host as they lie on disk, and a change to them that is not written yet. Pure but for reads."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from reconciler.hostconfig.checks import examine
+from reconciler.hostconfig.effective import DEFAULT_CONFIG, Effective, load
+from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.model import FileChange, Findings
+from reconciler.hostconfig.version import Version
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """One file to write: `before` None means it is not there, `after` None that it goes."""
+
+    path: str
+    """The host's, links followed: the file itself."""
+    before: bytes | None
+    after: bytes | None
+
+    def change(self) -> FileChange:
+        action = "created" if self.before is None else "deleted" if self.after is None else "edited"
+        return FileChange(self.path, action, _diff(self.path, self.before or b"", self.after or b""))
+
+
+@dataclass(frozen=True)
+class Plan:
+    files: tuple[FilePlan, ...]
+    """In the order in which they are written."""
+    now: Findings
+    then: Findings
+    ours: frozenset[str] = frozenset()
+    """Handlers that CRI must serve when it is done."""
+    gone: frozenset[str] = frozenset()
+    """Handlers that CRI must not serve when it is done."""
+    sockets: tuple[str, ...] = ()
+    """Sockets of snapshotters that must listen."""
+
+
+@dataclass
+class Snapshot:
+    """`overlay` (real path → bytes, None: gone) is the change; `seen` the bytes that it was worked out from."""
+
+    host: HostRoot
+    config_path: str
+    version: Version
+    overlay: dict[str, bytes | None] = field(default_factory=dict)
+    seen: dict[str, bytes | None] = field(default_factory=dict)
+
+    def effective(self) -> Effective:
+        """What containerd makes of the files with the change."""
+        effective = load(self.host, self.config_path, self.version, self.overlay)
+        for file in effective.files:
+            real = self.host.real(file.path)
+            if real not in self.overlay:
+                self.seen.setdefault(real, file.data)
+        return effective
+
+    def examine(self, effective: Effective) -> Findings:
+        return examine(effective, self.host)
+
+    def read(self, real: str) -> bytes | None:
+        """One file with the change; None when it is not there. Raises OSError."""
+        if real in self.overlay:
+            return self.overlay[real]
+        if real not in self.seen:
+            try:
+                self.seen[real] = self.host.read(real)
+            except FileNotFoundError:
+                self.seen[real] = None
+        return self.seen[real]
+
+    def put(self, real: str, data: bytes | None) -> None:
+        """Change one file; back to what it was is no change."""
+        self.read(real)
+        self.overlay[real] = data
+        if self.seen[real] == data:
+            del self.overlay[real]
+
+    def rewrite(self, effective: Effective, change: Callable[[bytes], bytes]) -> None:
+        """Run `change` over every loaded file."""
+        for file in effective.files:
+            real = self.host.real(file.path)
+            data = self.read(real)
+            if data is not None:
+                self.put(real, change(data))
+
+    def files(self) -> tuple[FilePlan, ...]:
+        """The changes in the order in which every state between two of them starts.
+
+        Drop-ins come before the main file that imports them, and go after it.
+        """
+        main = self.host.real(self.config_path or DEFAULT_CONFIG)
+        plans = [FilePlan(path, self.seen[path], after) for path, after in self.overlay.items()]
+        return tuple(sorted(plans, key=lambda plan: (1 if plan.path == main else 2 * (plan.after is None), plan.path)))
+
+
+def _diff(path: str, before: bytes, after: bytes) -> str:
+    old = before.decode(errors="replace").splitlines(keepends=True)
+    new = after.decode(errors="replace").splitlines(keepends=True)
+    lines = difflib.unified_diff(old, new, f"a{path}", f"b{path}")
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

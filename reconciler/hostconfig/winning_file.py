@@ -1,0 +1,42 @@
+"""Where our tables go on containerd 1.x: into blocks at the end of the file whose CRI section wins.
+
+A drop-in would replace the whole section of the files before it (design 6.3).
+"""
+
+from __future__ import annotations
+
+from reconciler.hostconfig import blocks, cri_section, render
+from reconciler.hostconfig.effective import Effective
+from reconciler.hostconfig.snapshot import Snapshot
+
+
+def place(snapshot: Snapshot, base: Effective, name: str, text: str, was: bytes | None) -> None:
+    """Add the block of `name`; `was`: the target's bytes before `name` was taken out, whose place is kept."""
+    target = target_of(snapshot, base)
+    if not base.exists:
+        snapshot.put(target, blocks.put(blocks.created(2), name, text))
+        return
+    now = snapshot.read(target) or b""
+    snapshot.put(target, blocks.put(was if was is not None and blocks.get(was, name) else now, name, text))
+
+
+def target_of(snapshot: Snapshot, effective: Effective) -> str:
+    """Real path of the file whose CRI section wins; the main file when none has one."""
+    return snapshot.host.real(effective.origin.get(cri_section.runtime_id(effective), effective.main))
+
+
+def settle_runc(snapshot: Snapshot) -> None:
+    """Write, keep or drop our `runc` table: it is needed while any other runtime hides the built-in one."""
+    kept = dict(snapshot.overlay)
+    snapshot.rewrite(snapshot.effective(), lambda data: blocks.take(data, blocks.RUNC_OWNER))
+    bare = snapshot.effective()
+    runtimes = cri_section.written_runtimes(bare)
+    hidden = bare.containerd.one and bool(runtimes) and cri_section.RUNC not in runtimes
+    if not hidden or cri_section.default_runtime(bare) != cri_section.RUNC:
+        return
+    target = target_of(snapshot, bare)
+    path = ("plugins", cri_section.runtime_id(bare), "containerd", "runtimes", cri_section.RUNC)
+    text = render.table_text(path, {"runtime_type": cri_section.RUNC_TYPE})
+    with_block = kept[target] if target in kept else snapshot.seen[target]
+    data = with_block if with_block and blocks.get(with_block, blocks.RUNC_OWNER) else snapshot.read(target)
+    snapshot.put(target, blocks.put(data or b"", blocks.RUNC_OWNER, text))
