@@ -40,8 +40,13 @@ def plan_of(data: RevisionData) -> Plan:
                 grace=phase.termination_grace_period_seconds,
                 done_label=None if label is None else (label.key, label.value),
             )
-    written = any(h.written_by is WrittenBy.AGENT for h in data.handlers) or bool(data.snapshotters)
-    return Plan(phases=phases, handlers=frozenset(h.name for h in data.handlers), configures=written)
+    written = frozenset(h.name for h in data.handlers if h.written_by is WrittenBy.AGENT)
+    return Plan(
+        phases=phases,
+        handlers=frozenset(h.name for h in data.handlers),
+        written=written,
+        configures=bool(written) or bool(data.snapshotters),
+    )
 
 
 def selects(runtime: NodeRuntime, node: Node) -> bool:

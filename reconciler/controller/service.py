@@ -94,15 +94,17 @@ class Controller:
         telemetry = Telemetry(self._recorder, metrics or ControllerMetrics(), self.world.runtime)
         self._node_queue: WorkQueue[str] = WorkQueue("node", rng=rng, metrics=queued)
         self._runtime_queue: WorkQueue[str] = WorkQueue("noderuntime", rng=rng, metrics=queued)
+        self._elector = Elector(
+            client, namespace=namespace, name=names.LEASE_NAME, identity=identity, clock=clock, rng=rng
+        )
+        # a process that was stopped for a while goes on where it was, before anything could be cancelled
+        fenced = client.fenced(lambda: self._elector.is_leader)
         self._node = NodeReconciler(
-            self.world, client, clock=clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
+            self.world, fenced, clock=clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
         )
         self._telemetry = telemetry
         self._runtime = RuntimeReconciler(
-            self.world, client, clock=clock, rng=rng, telemetry=telemetry, wake=self._wake_node
-        )
-        self._elector = Elector(
-            client, namespace=namespace, name=names.LEASE_NAME, identity=identity, clock=clock, rng=rng
+            self.world, fenced, clock=clock, rng=rng, telemetry=telemetry, wake=self._wake_node
         )
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)

@@ -7,8 +7,9 @@ because it may have taken effect. 429 and 503 mean that nothing was done, so bot
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -56,6 +57,13 @@ class Client:
         self._rng = rng or random.Random()
         self._metrics = metrics
         self._list = msgspec.json.Decoder(_List)
+        self._may_write: Callable[[], bool] = _always
+
+    def fenced(self, may_write: Callable[[], bool]) -> Client:
+        """This client, but a write is not sent while `may_write()` is false: it raises TransportError."""
+        other = copy.copy(self)
+        other._may_write = may_write
+        return other
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         response = await self._send("GET", resource.path(namespace, name))
@@ -156,6 +164,8 @@ class Client:
     ) -> Response:
         encoded = None if body is None else msgspec.json.encode(body)
         for attempt in range(TRIES):
+            if method != "GET" and not self._may_write():
+                raise TransportError(f"{method} {path}: not sent, we do not lead any more")
             error: ApiError | TransportError
             try:
                 response = await self._once(method, path, query, encoded, content_type, timeout)
@@ -191,6 +201,10 @@ class Client:
         asked = error.retry_after if isinstance(error, ApiError) else None
         span = min(RETRY_BASE * 2.0**attempt, RETRY_MAX)
         return (asked or 0.0) + span * (0.5 + self._rng.random() / 2)
+
+
+def _always() -> bool:
+    return True
 
 
 def selectors(label_selector: str, field_selector: str) -> dict[str, str]:

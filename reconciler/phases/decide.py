@@ -40,6 +40,8 @@ LEADER_GRACE = 15.0
 """Seconds after a change of leader in which no deadline passes."""
 AGENT_GRACE = 60.0
 """Seconds that a node may be without an agent before it is told of: one that joins has to pull its image first."""
+PASSING = frozenset({"Busy", "ContainerdNotServing", "HandlerInUse", "PodStillRunning", "RevisionMissing"})
+"""Why an agent waits, of those reasons that go by themselves; of all others a person is told."""
 BROKEN_STARTS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "ImagePullFailed", "RunContainerError", "StartError"}
 )
@@ -108,7 +110,18 @@ def _at_absent(facts: Facts, now: datetime) -> Decision:
         return _undo_journal(facts, now)
     if not facts.goal.revision:
         return Wait(reason="Absent")
-    return _start(facts, now) or _begin_install(facts, _fresh(facts, now), now)
+    return _taken(facts) or _start(facts, now) or _begin_install(facts, _fresh(facts, now), now)
+
+
+def _taken(facts: Facts) -> Wait | None:
+    """A handler that we are to write is served on a node that has nothing of ours: another installer was here."""
+    taken = _plan(facts, facts.goal.revision).written & facts.served
+    if not taken or facts.dirty:
+        return None
+    message = (
+        f"CRI serves {', '.join(sorted(taken))} already; remove it with what installed it, or name another handler"
+    )
+    return Wait(reason="HandlerConflict", message=message, trouble=Problem("HandlerConflict", message))
 
 
 def _undo_journal(facts: Facts, now: datetime) -> Decision:
@@ -257,7 +270,8 @@ def _agent_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if answer.result is WorkResult.DONE:
         return _advance(facts, state, now)
     if answer.result is WorkResult.WAITING:
-        return _waiting(facts, state, now, answer.reason or "AgentWaiting", answer.message)
+        refused = None if answer.reason in PASSING else Problem(answer.reason or "AgentWaiting", cut(answer.message))
+        return _waiting(facts, state, now, answer.reason or "AgentWaiting", answer.message, refused)
     problem = Problem(answer.reason or "AgentFailed", cut(answer.message))
     if state.stage is Stage.CONFIGURE:
         return _give_up(facts, state, problem, now)

@@ -34,6 +34,8 @@ class Plan:
 
     phases: Mapping[Stage, PhasePlan] = field(default_factory=dict)
     handlers: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
+    """Those of the handlers that the agent writes; the payload writes the others."""
     configures: bool = False
     """Whether anything of it is written into containerd's configuration by the agent."""
 

@@ -19,8 +19,9 @@ from reconciler.api.clock import Clock
 from reconciler.controller import Controller
 from reconciler.kube.client import Client
 from reconciler.kube.light import LightTransport
+from reconciler.kube.resources import NODES, PODS
 from reconciler.kube.transport import Transport
-from reconciler.sim import http
+from reconciler.sim import http, kinds
 from reconciler.sim.link import Link
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.node import Runnable, SimNode
@@ -28,6 +29,8 @@ from reconciler.sim.server import ApiServer, Knobs
 
 log = logging.getLogger(__name__)
 
+POD_GC = 40.0
+"""Seconds from the end of a Node until its pods are deleted: `quarantineTime` of `pkg/controller/podgc`."""
 RESTART_DELAY = 1.0
 """Seconds until kubelet starts a killed controller again."""
 
@@ -50,6 +53,8 @@ class Options:
     """Clients speak HTTP over the loopback, else in memory."""
     namespace: str = names.NAMESPACE
     knobs: Knobs = field(default_factory=Knobs)
+    controller: type[Controller] = Controller
+    """Another one is for tests that plant a fault in it."""
 
 
 class Replica:
@@ -69,7 +74,7 @@ class Replica:
             self._life += 1
             self._link.cut = False
             options = self._cluster.options
-            self.controller = Controller(
+            self.controller = options.controller(
                 Client(self._link, rng=self._cluster.rng),
                 clock=options.clock,
                 rng=self._cluster.rng,
@@ -84,6 +89,21 @@ class Replica:
             if not self._task.cancelled() and (error := self._task.exception()) is not None:
                 log.error("controller died", extra={"identity": self.identity}, exc_info=error)
             await asyncio.sleep(RESTART_DELAY)
+
+    def stall_at(self, chosen: Callable[[str, str, bytes | None], bool]) -> None:
+        """From the first request that `chosen(method, path, body)` picks its packets are held up, this one's too.
+
+        It loses the Lease, and what it has sent arrives late.
+        """
+        self._link.stall_at = chosen
+
+    @property
+    def stalled(self) -> bool:
+        return self._link.stalled
+
+    def resume(self) -> None:
+        """What was held up arrives now."""
+        self._link.resume()
 
     def kill(self) -> None:
         """SIGKILL: it cannot give its Lease back."""
@@ -158,6 +178,20 @@ class Cluster:
         machine.cancel()
         await asyncio.wait({machine})
         node.power_off()
+
+    async def delete_node(self, name: str) -> None:
+        """The Node object goes; its pods follow by pod garbage collection, unless a Node of that name is back."""
+        await self.admin.delete(NODES, name)
+        self.spawn(self._collect_pods(name))
+
+    async def _collect_pods(self, node: str) -> None:
+        await asyncio.sleep(POD_GC)
+        if self.server.store.get(kinds.NODES, ("", node)) is not None:
+            return
+        pods, _ = await self.admin.list(PODS, field_selector=f"spec.nodeName={node}")
+        for pod in pods:
+            meta = pod.metadata
+            await self.admin.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """A task that ends with the cluster."""

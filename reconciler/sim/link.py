@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from reconciler.kube.transport import JSON, ByteStream, Response, Transport, TransportError
 
 
 class Link:
-    """While `cut`, requests fail at once, answers are lost, and open watches fall silent."""
+    """While `cut`, requests fail at once, answers are lost, and open watches fall silent.
+
+    While stalled, requests are on their way: they arrive when it is over, also those that their sender has given up,
+    as bytes in a socket's buffer do.
+    """
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self.cut = False
+        self.stall_at: Callable[[str, str, bytes | None], bool] = lambda method, path, body: False
+        """The first request that it holds for stalls the link, and is held up itself."""
+        self._open = asyncio.Event()
+        self._open.set()
+        self._underway: set[asyncio.Task[Response]] = set()
+
+    def stall(self) -> None:
+        self.stall_at = lambda method, path, body: False
+        self._open.clear()
+
+    @property
+    def stalled(self) -> bool:
+        return not self._open.is_set()
+
+    def resume(self) -> None:
+        self._open.set()
 
     async def request(
         self,
@@ -26,11 +47,39 @@ class Link:
         timeout: float = 10.0,
     ) -> Response:
         self._check()
-        response = await self._inner.request(
-            method, path, query=query, body=body, content_type=content_type, timeout=timeout
-        )
+        if self._open.is_set() and self.stall_at(method, path, body):
+            self.stall()
+        if self._open.is_set():
+            response = await self._inner.request(
+                method, path, query=query, body=body, content_type=content_type, timeout=timeout
+            )
+        else:
+            response = await self._late(method, path, query, body, content_type, timeout)
         self._check()
         return response
+
+    async def _late(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None, kind: str, timeout: float
+    ) -> Response:
+        sending = asyncio.ensure_future(self._arrive(method, path, query, body, kind, timeout))
+        self._underway.add(sending)
+        sending.add_done_callback(self._arrived)
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(sending)
+        except TimeoutError as error:
+            raise TransportError(f"{method} {path}: no answer within {timeout} s") from error
+
+    async def _arrive(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None, kind: str, timeout: float
+    ) -> Response:
+        await self._open.wait()
+        return await self._inner.request(method, path, query=query, body=body, content_type=kind, timeout=timeout)
+
+    def _arrived(self, done: asyncio.Task[Response]) -> None:
+        self._underway.discard(done)
+        if not done.cancelled():
+            done.exception()
 
     @asynccontextmanager
     async def stream(
@@ -40,7 +89,13 @@ class Link:
         async with self._inner.stream(path, query=query, timeout=timeout) as stream:
             yield _Stream(stream, self)
 
+    async def passable(self) -> None:
+        """Returns when nothing is held up."""
+        await self._open.wait()
+
     async def close(self) -> None:
+        for task in [*self._underway]:
+            task.cancel()
         await self._inner.close()
 
     def _check(self) -> None:
@@ -57,5 +112,6 @@ class _Stream:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._inner:
+            await self._link.passable()
             if not self._link.cut:
                 yield chunk

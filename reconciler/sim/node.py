@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,6 +47,8 @@ NOT_READY_AFTER = 30.0
 """Seconds without CRI until kubelet says NotReady: measured 26 to 40."""
 STATUS_PERIOD = 1.0
 API_RETRY = 0.5
+KUBELET_START = 1.0
+"""Seconds from the stop of a kubelet until the next one works: measured 0.5 to 2."""
 AGENT_BACKOFF = 2.0
 """Seconds until kubelet starts a crashed agent again."""
 
@@ -98,6 +101,17 @@ class SimNode:
         self.runtime = Runtime(self.daemon, host=self, clock=clock, rng=rng)
         self.write_disk()
 
+    def replace_machine(self) -> None:
+        """Another machine under this name, or this one with its root made anew: nothing of the old disk is left.
+
+        It must be off. Its machine id is another one, as systemd makes one at the first boot (machine-id(5)).
+        """
+        shutil.rmtree(self.root)
+        self.machine_id = f"{self.rng.getrandbits(128):032x}"
+        self.runtime.sandboxes.clear()
+        self.runtime.processes.clear()
+        self.write_disk()
+
     def write_disk(self) -> None:
         """A fresh root."""
         config = self.root / "etc/containerd/config.toml"
@@ -114,12 +128,10 @@ class SimNode:
         async with asyncio.TaskGroup() as tasks:
             self.daemon.tasks = tasks
             self._systemd = SimSystemd(self.daemon, tasks=tasks, fire=self._dead_man)
-            self.kubelet = Kubelet(
-                self.client, self.name, self.runtime, clock=self.clock, rng=self.rng, images=self.images
-            )
+            self._tasks = tasks
             await self.daemon.start("boot")
             await self._register()
-            tasks.create_task(self.kubelet.run())
+            self._start_kubelet()
             tasks.create_task(self._status())
             if self._make_agent is not None:
                 tasks.create_task(self._agent())
@@ -140,6 +152,12 @@ class SimNode:
 
     async def restart_containerd(self, initiator: str) -> None:
         await self.daemon.restart(initiator)
+
+    async def restart_kubelet(self) -> None:
+        """What it had in hand it finds again in CRI and in the API; containers do not notice."""
+        self._kubelet_task.cancel()
+        await asyncio.sleep(KUBELET_START)
+        self._start_kubelet()
 
     async def label(self, key: str, value: str) -> None:
         await self._unless_gone(lambda: self.client.patch(NODES, self.name, {"metadata": {"labels": {key: value}}}))
@@ -182,6 +200,10 @@ class SimNode:
         return MortalSystemd(self._systemd, self.life)
 
     # --- inside ---
+
+    def _start_kubelet(self) -> None:
+        self.kubelet = Kubelet(self.client, self.name, self.runtime, clock=self.clock, rng=self.rng, images=self.images)
+        self._kubelet_task = self._tasks.create_task(self.kubelet.run())
 
     def _stopped(self) -> None:
         self.stops += 1

@@ -30,6 +30,7 @@ class Behaviour:
     ignores_term: bool = False
     restarts: int = 0
     """How often it restarts containerd in the middle of its work."""
+    restarts_kubelet: bool = False
     drops: tuple[str, ...] = ()
     """Files that it writes on the host."""
     takes: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Host(Protocol):
     root: Path
 
     async def restart_containerd(self, initiator: str) -> None: ...
+    async def restart_kubelet(self) -> None: ...
     async def label(self, key: str, value: str) -> None: ...
 
 
@@ -69,6 +71,8 @@ def parse(arguments: Iterable[str]) -> Behaviour:
                 behaviour = replace(behaviour, ignores_term=True)
             case "restart":
                 behaviour = replace(behaviour, restarts=int(value or "1"))
+            case "restart-kubelet":
+                behaviour = replace(behaviour, restarts_kubelet=True)
             case "drop":
                 behaviour = replace(behaviour, drops=(*behaviour.drops, value))
             case "take":
@@ -104,6 +108,8 @@ async def run(behaviour: Behaviour, host: Host) -> int:
             file.write(text)
     for _ in range(behaviour.restarts):
         await host.restart_containerd("payload")
+    if behaviour.restarts_kubelet:
+        await host.restart_kubelet()
     if behaviour.label is not None:
         await host.label(*behaviour.label)
     await asyncio.sleep(behaviour.seconds / 2)

@@ -12,11 +12,12 @@ import pytest
 
 from reconciler.api import names
 from reconciler.api.node import NodeState, decode_state
+from reconciler.controller import Controller
 from reconciler.kube.resources import NODERUNTIMES, NODES
 from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import clock, faults, judge, kinds
 from reconciler.sim.agents import real_agent
-from reconciler.sim.cluster import Cluster, Options, running
+from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
 from reconciler.sim.kinds import Object
 from reconciler.sim.loops import RUNTIME, Loops, manifest
 
@@ -149,6 +150,10 @@ class Scenario:
         starts = (start for node in self.cluster.nodes.values() for start in node.daemon.starts)
         return sum(1 for start in starts if start.initiator == initiator)
 
+    def restarts_of(self, node: str, initiator: str = "agent") -> int:
+        """Starts of containerd on one node."""
+        return sum(1 for start in self.cluster.nodes[node].daemon.starts if start.initiator == initiator)
+
     def loops(self, body: dict[str, Any] | None = None) -> Loops:
         return Loops(self.cluster, body or manifest())
 
@@ -164,14 +169,26 @@ Drive = Callable[..., None]
 
 @pytest.fixture
 def drive(tmp_path: Path) -> Iterator[Drive]:
-    """`drive(main, nodes=2, seed=1, controllers=1)` runs `main(scenario)` on a cluster of its own."""
+    """`drive(main, nodes=2, seed=1, controllers=1)` runs `main(scenario)` on a cluster of its own.
 
-    def run(main: Main, *, nodes: int = 2, seed: int = 1, controllers: int = 1) -> None:
+    `agent` and `controller` are others where a test plants a fault in one.
+    """
+
+    def run(
+        main: Main,
+        *,
+        nodes: int = 2,
+        seed: int = 1,
+        controllers: int = 1,
+        agent: AgentFactory = real_agent,
+        controller: type[Controller] = Controller,
+    ) -> None:
         async def body() -> None:
             options = Options(
                 root=tmp_path,
                 clock=clock.VirtualClock(),
-                agent=real_agent,
+                agent=agent,
+                controller=controller,
                 nodes=nodes,
                 seed=seed,
                 controllers=controllers,
