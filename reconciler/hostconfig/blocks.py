@@ -101,7 +101,7 @@ def take(data: bytes, owner: str) -> bytes:
         return before + _note_line_end(after, follower)
     if after:
         return before + after
-    return before.removesuffix(line_end(before))
+    return before.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def take_tables(data: bytes, prefixes: Collection[tuple[str, ...]]) -> bytes:

@@ -72,8 +72,8 @@ def remove(data: bytes, entry: str) -> bytes:
     if number is None:
         return data
     if len(entries) == 1 and data[found.value : found.end].rstrip().endswith(ADDED):
-        after = found.end + (len(line_end(data)) if found.end < len(data) else 0)
-        return data[: found.start] + data[after:]
+        rest = data[found.end :]
+        return data[: found.start] + rest.removeprefix(b"\r").removeprefix(b"\n")
     start, end = entries[number].start, entries[number].end
     if number > 0:
         comma = data.rfind(b",", entries[number - 1].end, start)

@@ -48,6 +48,7 @@ def test_one_entry_comes_and_goes(before: bytes, after: bytes) -> None:
         ),
         (b'imports = ["%s"]\n', b"imports = []\n"),
         (b'imports = ["/a","%s","/b"]\n', b'imports = ["/a","/b"]\n'),
+        (b'# site\nimports = ["%s"] # added by runtime-reconciler\r\n[a]\r\n', b"# site\n[a]\r\n"),
         (b"imports = ['/a']\n", b"imports = ['/a']\n"),
         (b"[a]\nimports = ['%s']\n", b"[a]\nimports = ['%s']\n"),
     ],

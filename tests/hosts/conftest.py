@@ -1,0 +1,25 @@
+"""Each test of this folder that asks for `containerd` runs with every pinned release."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "unit/hostconfig")]
+
+import containerds  # noqa: E402
+
+
+@pytest.fixture(scope="session", params=containerds.VERSIONS)
+def release(request: pytest.FixtureRequest) -> str:
+    """The version of a containerd."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def containerd(release: str) -> Path:
+    """The real binary of `release`."""
+    return containerds.ensure(release)
