@@ -15,12 +15,16 @@ import typer
 
 from reconciler.api import names
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_data
-from reconciler.hostconfig import HostConfig, Outcome, Refused, Verdict
+from reconciler.cri.api import Cri
+from reconciler.hostconfig import BinaryDump, HostConfig, Outcome, Refused, Verdict
+from reconciler.systemd.api import Systemd
 
 ASK_TIMEOUT = 10.0
 """Seconds for `containerd --version`."""
 
-app = typer.Typer(no_args_is_help=True, help="Look at or change containerd's configuration on a host.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Look at or change containerd's configuration on a host."
+)
 
 
 class Output(enum.StrEnum):
@@ -32,7 +36,7 @@ Root = Annotated[Path, typer.Option("--root", help="Directory that stands for th
 Config = Annotated[str, typer.Option("--config", help="containerd's --config, inside the root.")]
 Runtime = Annotated[Path, typer.Option("--runtime", help="A NodeRuntime manifest.")]
 Name = Annotated[str, typer.Option("--name", help="Name of the NodeRuntime.")]
-Binary = Annotated[Path | None, typer.Option("--containerd", help="Binary to ask for its version.")]
+Binary = Annotated[Path | None, typer.Option("--containerd", help="Binary to ask for its version and its dump.")]
 Release = Annotated[str, typer.Option("--containerd-version", help="Version, instead of a binary.")]
 StateDir = Annotated[str, typer.Option("--state-dir", help="Our state on the host, inside the root.")]
 Restart = Annotated[bool | None, typer.Option("--restart/--no-restart", help="Default: only when the root is /.")]
@@ -130,7 +134,8 @@ class _Engine:
         if binary is not None and release:
             raise typer.BadParameter("give --containerd or --containerd-version, not both")
         self._root, self._config, self._state_dir = root.absolute(), config, state_dir
-        self._version = release or _ask_version(binary or root / "usr/bin/containerd")
+        self._binary = None if release else binary or root / "usr/bin/containerd"
+        self._version = release if self._binary is None else _ask_version(self._binary)
         self._restart = self._root == Path("/") if restart is None else restart
 
     def run(self, operation: Callable[[HostConfig], Any], *, online: bool = True) -> Outcome:
@@ -140,7 +145,7 @@ class _Engine:
         try:
             if online:
                 return await self._online(operation)
-            return await self._outcome(operation, HostConfig(self._root, self._config, self._version, self._state_dir))
+            return await self._outcome(operation, self._host())
         except Refused as error:
             return error.outcome()
 
@@ -152,11 +157,14 @@ class _Engine:
         systemd = DbusSystemd(f"unix:path={self._root / 'run/dbus/system_bus_socket'}")
         cri = GrpcCri(str(self._root / CONTAINERD_SOCKET.lstrip("/")))
         try:
-            host = HostConfig(self._root, self._config, self._version, self._state_dir, systemd=systemd, cri=cri)
-            return await self._outcome(operation, host)
+            return await self._outcome(operation, self._host(systemd, cri))
         finally:
             cri.close()
             await systemd.close()
+
+    def _host(self, systemd: Systemd | None = None, cri: Cri | None = None) -> HostConfig:
+        dump = None if self._binary is None else BinaryDump(self._root, self._binary)
+        return HostConfig(self._root, self._config, self._version, self._state_dir, systemd=systemd, cri=cri, dump=dump)
 
     async def _outcome(self, operation: Callable[[HostConfig], Any], host: HostConfig) -> Outcome:
         outcome = await operation(host)

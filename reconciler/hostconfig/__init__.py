@@ -3,6 +3,7 @@
 May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
 """
 
+from reconciler.hostconfig.dump import BinaryDump
 from reconciler.hostconfig.engine import Fence, HostConfig
 from reconciler.hostconfig.model import (
     Code,
@@ -17,6 +18,7 @@ from reconciler.hostconfig.model import (
 )
 
 __all__ = [
+    "BinaryDump",
     "Code",
     "Fence",
     "FileChange",

@@ -17,6 +17,7 @@ from reconciler.cri.api import Cri, CriError
 from reconciler.hostconfig import writing
 from reconciler.hostconfig.deadman import DeadMan
 from reconciler.hostconfig.distribution import refuse_unsupported
+from reconciler.hostconfig.dump import Dump
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.lock import host_lock
 from reconciler.hostconfig.model import Code, Findings, Outcome, Refused, Timing, Verdict
@@ -43,7 +44,8 @@ class HostConfig:
 
     `config_path` is the daemon's `--config` ("" for the default, which may be missing), `version` the
     daemon's version (`1.6.20`). Every path is the host's; links and imports are resolved inside `root`.
-    Without `systemd` nothing is restarted; without `cri` nothing is asked of the daemon. At most one
+    Without `systemd` nothing is restarted; without `cri` nothing is asked of the daemon; with `dump` every
+    prediction is compared with what the host's own binary makes of the files. At most one
     change at a time per host: a lock below `state_dir` is held over edit, restart and proof.
     """
 
@@ -60,6 +62,7 @@ class HostConfig:
         clock: Clock | None = None,
         timing: Timing | None = None,
         boot_id: Callable[[], str] | None = None,
+        dump: Dump | None = None,
         trace: Trace = writing.nothing,
     ) -> None:
         """Raises Refused(UnsupportedVersion) on a `version` that cannot be read. `trace` sees every step."""
@@ -68,7 +71,7 @@ class HostConfig:
         self._version = parse(version)
         self._state = State(self._host.local(state_dir), trace)
         self._clock, self._timing, self._trace = clock or SystemClock(), timing or Timing(), trace
-        self._cri = cri
+        self._cri, self._dump = cri, dump
         self._boot_id = boot_id or _kernel_boot_id
         self._prover = self._dead_man = None
         if systemd is not None:
@@ -257,22 +260,28 @@ class HostConfig:
     # Plans
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self._host, self._config_path, self._version)
+        return Snapshot(self._host, self._config_path, self._version, self._dump)
 
     def _plan_apply(self, name: str, data: RevisionData) -> Plan:
         supported(self._version)
         refuse_unsupported(self._host)
-        return plan_apply(self._snapshot(), name, data, self._held(name))
+        return self._planned(lambda snapshot: plan_apply(snapshot, name, data, self._held(name)))
 
     def _plan_remove(self, name: str) -> Plan:
-        return plan_remove(self._snapshot(), name, self._held(name))
+        return self._planned(lambda snapshot: plan_remove(snapshot, name, self._held(name)))
+
+    def _plan_repair(self) -> Plan:
+        return plan_repair(self._snapshot())
+
+    def _planned(self, plan: Callable[[Snapshot], Plan]) -> Plan:
+        snapshot = self._snapshot()
+        planned = plan(snapshot)
+        snapshot.compare(planned)
+        return planned
 
     def _held(self, name: str) -> tuple[str, ...] | None:
         held = self._state.load().runtimes.get(name)
         return None if held is None else held.handlers
-
-    def _plan_repair(self) -> Plan:
-        return plan_repair(self._snapshot())
 
     def _transaction(self) -> Transaction:
         return Transaction(

@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from reconciler.hostconfig import crosscheck
 from reconciler.hostconfig.checks import examine
+from reconciler.hostconfig.dump import Dump
 from reconciler.hostconfig.effective import DEFAULT_CONFIG, Effective, load
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import FileChange, Findings
@@ -48,6 +50,8 @@ class Snapshot:
     host: HostRoot
     config_path: str
     version: Version
+    dump: Dump | None = None
+    """The host's own binary, for a second opinion."""
     overlay: dict[str, bytes | None] = field(default_factory=dict)
     seen: dict[str, bytes | None] = field(default_factory=dict)
 
@@ -61,7 +65,17 @@ class Snapshot:
         return effective
 
     def examine(self, effective: Effective) -> Findings:
-        return examine(effective, self.host)
+        """What is found in it. The binary is asked about files that are there, not about a change."""
+        found = examine(effective, self.host)
+        if self.dump is None or self.overlay:
+            return found
+        return crosscheck.examine(self.dump, self.config_path, found, effective.main)
+
+    def compare(self, plan: Plan) -> None:
+        """Raises Refused when the binary sees another difference than `plan` says."""
+        if self.dump is not None and plan.files:
+            change = {file.path: file.after for file in plan.files}
+            crosscheck.compare(self.dump, self.config_path, change, plan.then.handlers, plan.ours | plan.gone)
 
     def read(self, real: str) -> bytes | None:
         """One file with the change; None when it is not there. Raises OSError."""
