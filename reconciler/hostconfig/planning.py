@@ -21,13 +21,18 @@ from reconciler.hostconfig.prediction import Ours, predict
 from reconciler.hostconfig.snapshot import Plan, Snapshot
 
 
-def preflight(effective: Effective, now: Findings) -> None:
-    """Raises Refused when the files could not start and serve as they are (design 6.2)."""
+def preflight(snapshot: Snapshot, now: Findings, base: Effective) -> None:
+    """Raises Refused when the files could not start and serve as they are (design 6.2).
+
+    What only our own part breaks (a containerd that was downgraded under it) is no reason: it goes or is replaced.
+    """
     if not (now.loads and now.serves):
-        first = now.findings[0]
-        raise Refused(first.code, first.message, now.findings)
-    if effective.version > effective.containerd.config_version_max:
-        text = f"`version = {effective.version}` files are not for containerd {effective.containerd}"
+        healed = snapshot.examine(base) if snapshot.overlay else now
+        if not (healed.loads and healed.serves):
+            first = now.findings[0]
+            raise Refused(first.code, first.message, now.findings)
+    if base.version > base.containerd.config_version_max:
+        text = f"`version = {base.version}` files are not for containerd {base.containerd}"
         raise Refused(Code.DIALECT_MISMATCH, text, now.findings)
 
 
@@ -35,9 +40,9 @@ def plan_apply(snapshot: Snapshot, name: str, data: RevisionData, held: tuple[st
     """`held`: the handlers that the journal says are there for `name`, None for none. Raises Refused."""
     effective = snapshot.effective()
     now = snapshot.examine(effective)
-    preflight(effective, now)
     written = [handler for handler in data.handlers if handler.written_by is WrittenBy.AGENT]
     base = _without(snapshot, effective, name, held)
+    preflight(snapshot, now, base)
     _no_conflicts(base, [handler.name for handler in written])
     if written or data.snapshotters:
         _place(snapshot, base, name, _text(base, written, data))
@@ -62,7 +67,7 @@ def plan_remove(snapshot: Snapshot, name: str, held: tuple[str, ...] | None) -> 
     _settle(snapshot)
     if not snapshot.overlay and (held is None or not effective.fatal):
         return Plan((), now, now)
-    preflight(effective, now)
+    preflight(snapshot, now, base)
     then = predict(snapshot, base, Ours(), now)
     return Plan(snapshot.files(), now, then, gone=frozenset(now.handlers) - frozenset(then.handlers))
 

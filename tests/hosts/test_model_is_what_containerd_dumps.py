@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostconfig_shapes import LOADS
 from hostconfig_trees import GVISOR, IMAGES, KATA, Tree, read, trees, write
 from hypothesis import HealthCheck, given, settings
 
@@ -71,7 +72,9 @@ def laid_over(default: Any, written: Any) -> Any:
 def expected(effective: Effective, default: dict[str, Any], plugin: str) -> Any:
     """One plugin's settings as the model has them."""
     if plugin == IMAGES:
-        default["plugins"][IMAGES].setdefault("runtime_platforms", {})
+        images = default["plugins"][IMAGES]  # a map that is nil is not dumped
+        images.setdefault("runtime_platforms", {})
+        images.setdefault("registry", {}).setdefault("mirrors", {})
     return laid_over(default["plugins"].get(plugin, {}), effective.document.get("plugins", {}).get(plugin))
 
 
@@ -91,14 +94,14 @@ def runtimes(effective: Effective, default: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def agrees(root: Path, release: str, binary: Path) -> None:
+def agrees(root: Path, release: str, binary: Path, config: str = "") -> None:
     """Assert that the model and the binary make the same of the files."""
     host = HostRoot(root)
-    effective = load(host, "", parse(release))
+    effective = load(host, config, parse(release))
     loads = examine(effective, host).loads
     dump = BinaryDump(root, binary)
     try:
-        real = dump("", {})
+        real = dump(config, {})
     except DumpRefused as error:
         assert not loads, error
         return
@@ -128,6 +131,15 @@ def agrees(root: Path, release: str, binary: Path) -> None:
         assert pruned(real.get(key, {})) == pruned({**default.get(key, {}), **written})
     assert pruned(real.get("proxy_plugins", {})) == pruned(effective.document.get("proxy_plugins", {}))
     assert real["oom_score"] == effective.document.get("oom_score", 0)
+
+
+@pytest.mark.parametrize("shape", LOADS)
+def test_of_shapes_of_the_field(shape: str, release: str, containerd: Path, tmp_path: Path) -> None:
+    about = LOADS[shape]
+    if release not in about.releases:
+        pytest.skip("another release's shape")
+    write(tmp_path, about.files)
+    agrees(tmp_path, release, containerd, about.config)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
