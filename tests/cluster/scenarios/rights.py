@@ -33,7 +33,7 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
         "another node's report": lambda: stolen.patch(f"{theirs}/status", _annotation(_REPORT, "{}")),
         "another node's state": lambda: stolen.patch(f"{theirs}/status", _annotation(_STATE, "{}")),
         "its own state": lambda: stolen.patch(f"{mine}/status", _annotation(_STATE, "{}")),
-        "its own labels": lambda: stolen.patch(f"{mine}/status", {"metadata": {"labels": {_LABEL: "ready"}}}),
+        "its own labels": lambda: stolen.patch(f"{mine}/status", {"metadata": {"labels": {_LABEL: "absent"}}}),
         "its own condition Ready": lambda: stolen.patch(
             f"{mine}/status", {"status": {"conditions": [condition]}}, kind="strategic-merge"
         ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from tests.cluster import api as names
 from tests.cluster import runtimes
@@ -54,27 +53,31 @@ def again_at_once(lab: Lab, verdict: Verdict) -> None:
 
 
 def leader_killed_at_the_last_signal(lab: Lab, verdict: Verdict) -> None:
-    _leader_killed(lab, verdict, lambda: _last_signal(lab), "h4")
-
-
-def leader_killed_at_the_end(lab: Lab, verdict: Verdict) -> None:
-    _leader_killed(lab, verdict, lambda: not any(lab.state(node) for node in lab.nodes), "h3")
-
-
-def _leader_killed(lab: Lab, verdict: Verdict, moment: Callable[[], bool], row: str) -> None:
     lab.create(runtimes.four_phases())
     lab.wait_ready()
     lab.delete()
-    wait_until(moment, 40, every=0.005, what=f"{row}: the moment to kill")
+    path = f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/phase%3Dpost-uninstall"
+    told = (event["object"] for event in lab.observer.watch(path, seconds=40))
+    seen = next((pod for pod in told if _ended(pod)), None)
+    if verdict.check(seen is not None, "h4: no end of a post-uninstall pod was told of"):
+        kills.kill_leader(verdict)
+    lab.wait_gone(_CLEAN)
+    verdict.check(not lab.left_behind(), f"h4: left behind: {lab.left_behind()}")
+
+
+def leader_killed_at_the_end(lab: Lab, verdict: Verdict) -> None:
+    lab.create(runtimes.four_phases())
+    lab.wait_ready()
+    lab.delete()
+    wait_until(lambda: not any(lab.state(node) for node in lab.nodes), 40, every=0.005, what="h3: the nodes clean")
     kills.kill_leader(verdict)
     lab.wait_gone(_CLEAN)
-    verdict.check(not lab.left_behind(), f"{row}: left behind: {lab.left_behind()}")
+    verdict.check(not lab.left_behind(), f"h3: left behind: {lab.left_behind()}")
 
 
-def _last_signal(lab: Lab) -> bool:
-    """The last phase's pods have ended and nothing has followed from it yet."""
-    pods = lab.observer.items(f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/phase%3Dpost-uninstall")
-    return any(phase_of(pod) == "Succeeded" for pod in pods)
+def _ended(pod: names.Object) -> bool:
+    states = [status["state"] for status in pod.get("status", {}).get("containerStatuses", [])]
+    return phase_of(pod) == "Succeeded" or any("terminated" in state for state in states)
 
 
 def _create(lab: Lab) -> bool:
