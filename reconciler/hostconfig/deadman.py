@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.model import Code, Refused
 from reconciler.hostconfig.state import Pending, State
 from reconciler.hostconfig.writing import ABSENT, Trace, write_state
 from reconciler.systemd.api import Systemd, SystemdError
@@ -43,7 +44,13 @@ class DeadMan:
         self._state_dir, self._unit, self._trace = state_dir, unit, trace
 
     def prepare(self, pending: Pending) -> None:
-        """Write the script and the copies that it moves into place. Blocks on the disk."""
+        """Write the script and the copies that it moves into place. Blocks on the disk. Raises Refused(NotWritable)."""
+        try:
+            self._lay_down(pending)
+        except OSError as error:
+            raise Refused(Code.NOT_WRITABLE, f"{self._state.folder / SCRIPT}: {error.strerror}") from error
+
+    def _lay_down(self, pending: Pending) -> None:
         parts = [_HEAD.format(lock=shlex.quote(f"{self._state_dir}/lock"))]
         for number, file in enumerate(pending.files):
             if file.after == ABSENT:
@@ -61,7 +68,7 @@ class DeadMan:
 
     def _copy(self, path: Path, wanted: str, like: Path) -> None:
         data = self._state.bytes_of(wanted) or b""
-        info = like.stat()
+        info = like.stat()  # of the file before and after the change alike
         write_state(path, data, stat.S_IMODE(info.st_mode))
         os.chown(path, info.st_uid, info.st_gid)
 
@@ -77,8 +84,3 @@ class DeadMan:
             await self._systemd.disarm(UNIT)
         except SystemdError:
             return
-
-    def forget(self) -> None:
-        """Delete the script and its copies, once the switch is disarmed for good. Blocks on the disk."""
-        for path in self._state.folder.glob("undo*"):
-            path.unlink(missing_ok=True)

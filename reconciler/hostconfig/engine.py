@@ -210,7 +210,7 @@ class HostConfig:
             raise Refused(Code.BUSY, f"systemd cannot be asked: {error}") from error
         if operation == "apply" and state.active_state == "inactive" and state.result == "success":
             raise Refused(Code.BUSY, "containerd was stopped by a person; it is not started for a change")
-        pending = msgspec.structs.replace(pending, invocation=state.invocation_id)
+        pending = msgspec.structs.replace(pending, began=state.invocation_id, invocation=state.invocation_id)
         return await self._observed(operation, plan, pending)
 
     async def _observed(self, operation: str, plan: Plan, pending: Pending) -> Pending:

@@ -6,6 +6,7 @@ so that a change can be finished or taken back by whoever gets the lock next.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from pathlib import Path
 
@@ -58,6 +59,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     sandboxes: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
     boot: str = ""
+    began: str = ""
+    """InvocationID of the unit when the change began: as long as it runs, the daemon has seen nothing of it."""
     invocation: str = ""
     """InvocationID of the unit right before our last restart: another one afterwards says that it took place."""
     commit: float | None = None
@@ -135,11 +138,10 @@ class State:
         return data
 
     def forget(self) -> None:
-        """Delete kept bytes and the disarmed script; what cannot be deleted now goes with the next change."""
-        for path in self.folder.glob("undo*"):
-            path.unlink(missing_ok=True)
-        if self.transaction.is_dir():
-            for path in self.transaction.iterdir():
+        """Delete kept bytes, the disarmed script and halves of both; what cannot be deleted now goes with the next change."""
+        kept = self.transaction.iterdir() if self.transaction.is_dir() else ()
+        for path in (*self.folder.glob("undo*"), *self.folder.glob("*.new"), *kept):
+            with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
 
     def _bytes(self, wanted: str) -> Path:

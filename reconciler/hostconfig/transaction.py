@@ -90,6 +90,8 @@ class Transaction:
         """Bring every file to `after`. Raises Refused with nothing said about those already written."""
         if pending.step is Step.WRITTEN:
             return pending
+        if self._dead_man is not None:
+            self._dead_man.prepare(pending)  # what it needs of the disk, it needs before anything is changed
         for file in pending.files:
             self._put(file, file.before, file.after)
         pending = msgspec.structs.replace(pending, step=Step.WRITTEN, commit=self._clock.monotonic(), boot=self._boot)
@@ -137,6 +139,8 @@ class Transaction:
             state = await prover.settled()
         except SystemdError as error:
             return Proof(False, str(error))
+        if undo and state.active_state == "active" and state.invocation_id == pending.began:
+            return Proof(True, "the daemon has seen nothing of the change")
         if state.active_state == "inactive" and state.result == "success":
             return Proof(True, "a person stopped containerd; what is on disk is for its next start")
         since = self._clock.monotonic()
@@ -158,8 +162,8 @@ class Transaction:
         since = self._clock.monotonic()
         self._planned_outage(True)
         try:
-            if guard is not None:
-                await self._armed(pending)
+            if self._dead_man is not None and guard is not None:
+                await self._dead_man.arm(self._timing.dead_man)
             since = self._clock.monotonic()
             self._restarted = True
             result = await prover.restart()
@@ -176,12 +180,6 @@ class Transaction:
         self._trace("proven")
         return proof
 
-    async def _armed(self, pending: Pending) -> None:
-        """Raises SystemdError."""
-        if self._dead_man is not None:
-            self._dead_man.prepare(pending)
-            await self._dead_man.arm(self._timing.dead_man)
-
     async def _guard(self) -> None:
         """While we live and wait for a slow start, the host must not undo."""
         while True:
@@ -192,13 +190,20 @@ class Transaction:
     # The way back
 
     async def _undo(self, journal: Journal, pending: Pending) -> Outcome:
-        """Bytes back where they still are ours, one restart, both errors told."""
+        """Bytes back where they still are ours, one restart, both errors told.
+
+        Bytes that cannot be put back now (a full disk) stay pending, and the dead-man switch stays armed: it has
+        its copies already.
+        """
         left = []
         for file in reversed(pending.files):
             try:
                 self._put(file, file.after, file.before)
             except Refused as error:
                 left.append(error.message)
+                if error.code is Code.NOT_WRITABLE:
+                    text = f"{pending.reason}; not taken back yet: {error.message}"
+                    return self._outcome(Verdict.BROKEN, Code.NOT_WRITABLE, text)
         if pending.commit is None:
             pending = msgspec.structs.replace(pending, commit=self._clock.monotonic(), boot=self._boot)
             journal = self._save(journal, pending)
@@ -225,7 +230,6 @@ class Transaction:
         """
         if self._dead_man is not None:
             await self._dead_man.disarm()
-            self._dead_man.forget()
         for file in pending.files:
             writing.clean(self._host, file.path, self._temporary(file.path))
         runtimes = dict(self._state.load().runtimes)
