@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
+
+import msgspec
 
 from reconciler.api import names
 from reconciler.api.meta import LabelSelector, Node, condition
@@ -158,6 +161,9 @@ def facts_for(
     runtime = world.runtime(name)
     report = report_of(node)
     ready, ready_since = node_ready(node)
+    where, seen = node.metadata.name, world.sightings
+    if state is not None and state.since > now:  # written by a clock that was ahead of ours
+        state = msgspec.structs.replace(state, since=seen.of(where, name, state.since, now))
     missing = world.agent_missing(node.metadata.name)
     agent = missing == ""
     lost = _agent_lost(world, node.metadata.name, agent, now)
@@ -170,14 +176,14 @@ def facts_for(
         goal=goal_of(world, node, name, state, now),
         state=state,
         plans={r: p for r, p in plans.items() if p is not None},
-        pods=_pod_facts(world, node, name, report.ended),
+        pods=_pod_facts(world, node, name, report.ended, now),
         answer=report.work.get(name),
         served=frozenset(report.handlers),
         serving=serving is not None and serving.status == "True" and agent and ready,
-        serving_since=None if serving is None else serving.last_transition_time,
+        serving_since=None if serving is None else _when(world, where, "serving", serving.last_transition_time, now),
         serving_reason="no report of the agent" if serving is None else f"{serving.reason}: {serving.message}",
         node_ready=ready,
-        node_ready_since=ready_since,
+        node_ready_since=_when(world, where, "ready", ready_since, now),
         agent_ready=agent,
         agent_lost=lost,
         agent_reason=missing,
@@ -239,12 +245,20 @@ def _revisions(world: World, node: Node, name: str, state: NodeState | None) -> 
     return wanted - {""}
 
 
-def _pod_facts(world: World, node: Node, name: str, ended: tuple[str, ...]) -> tuple[PodFacts, ...]:
+def _when(world: World, node: str, what: str, told: datetime | None, now: datetime) -> datetime | None:
+    return None if told is None else world.sightings.of(node, what, told, now)
+
+
+def _pod_facts(world: World, node: Node, name: str, ended: tuple[str, ...], now: datetime) -> tuple[PodFacts, ...]:
     found = (
         facts_of(pod, ended=pod.metadata.uid in ended, asked=pod.metadata.uid in world.ending)
         for pod in world.phase_pods(node.metadata.name, name)
     )
-    return tuple(facts for facts in found if facts is not None)
+    return tuple(
+        replace(facts, created=world.sightings.of(facts.uid, "created", facts.created, now))
+        for facts in found
+        if facts is not None
+    )
 
 
 def _done_label(plans: dict[str, Plan | None], state: NodeState | None) -> tuple[str, str] | None:

@@ -134,7 +134,7 @@ class NodeReconciler:
                 case Move():
                     await self._move(node, runtime, state, decision)
                 case MakePod(wanted):
-                    await self._make(node, runtime, wanted)
+                    await self._make(node, runtime, wanted, state)
                 case EndPod(uid, _, grace):
                     await self._end(node, runtime, uid, grace)
             in_use = None
@@ -156,23 +156,23 @@ class NodeReconciler:
         self._telemetry.moved(node.metadata.name, runtime, state, move, self._clock.now())
         self._telemetry.patched(self._clock.monotonic() - started)
 
-    async def _make(self, node: Node, runtime: str, state: NodeState) -> None:
-        """Make the pod of `state` after a look past the caches: nothing else of ours is there, the state stands."""
+    async def _make(self, node: Node, runtime: str, state: NodeState, written: NodeState | None) -> None:
+        """Make the pod of `state` after a look past the caches: nothing else of ours is there, `written` stands."""
         data = self._world.revision(runtime, state.target)
         if data is None:
             raise Stale
         body = pods.build(runtime, node.metadata.name, self._world.namespace, state, data)
-        await self._confirm(node, runtime, state, body["metadata"]["name"])
+        await self._confirm(node, runtime, written, body["metadata"]["name"])
         try:
             made = await self._client.create(PODS, body, self._world.namespace)
         except AlreadyExists:
             made = await self._client.get(PODS, body["metadata"]["name"], self._world.namespace)
         self._world.pods.apply_write(made)
 
-    async def _confirm(self, node: Node, runtime: str, state: NodeState, own: str) -> None:
+    async def _confirm(self, node: Node, runtime: str, written: NodeState | None, own: str) -> None:
         live = await self._client.get(NODES, node.metadata.name)
         self._world.nodes.apply_write(live)
-        if states(live).get(runtime) != state:
+        if states(live).get(runtime) != written:
             raise Stale
         selector = f"{names.NODE_LABEL}={pods.node_hash(node.metadata.name)},{names.RUNTIME_LABEL}={runtime}"
         there, _ = await self._client.list(PODS, self._world.namespace, label_selector=selector)

@@ -19,6 +19,7 @@ from reconciler.controller import problems
 from reconciler.controller.node import NodeReconciler
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.telemetry import Metrics, Telemetry
+from reconciler.controller.times import SteadyClock
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.kube.client import Client
 from reconciler.kube.errors import ApiError, TransportError
@@ -55,7 +56,7 @@ class Controller:
         metrics: Metrics | None = None,
     ) -> None:
         self._client = client
-        self._clock = clock
+        self._clock = SteadyClock(clock)
         self._rng = rng
         pods = f"{names.COMPONENT_LABEL} in ({names.COMPONENT_AGENT},{names.COMPONENT_PHASE})"
         watched, queued = WatchMetrics(), QueueMetrics()
@@ -100,7 +101,7 @@ class Controller:
         # a process that was stopped for a while goes on where it was, before anything could be cancelled
         fenced = client.fenced(lambda: self._elector.is_leader)
         self._node = NodeReconciler(
-            self.world, fenced, clock=clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
+            self.world, fenced, clock=self._clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
         )
         self._telemetry = telemetry
         self._runtime = RuntimeReconciler(
@@ -154,6 +155,8 @@ class Controller:
 
     async def _lead(self) -> None:
         await self._sync()
+        self._clock.set()
+        self.world.sightings.clear()
         self.world.leading_since = self._clock.now()
         self.world.outlooks.clear()
         self.world.seen.clear()

@@ -15,6 +15,7 @@ from reconciler.api import names
 from reconciler.api.meta import ControllerRevision, Node, Pod, RuntimeClass, condition
 from reconciler.api.node import NodeState, Problem, Report, decode_report, decode_state
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_name
+from reconciler.controller.times import Sightings
 from reconciler.kube.store import Store
 from reconciler.phases.decision import Wait
 from reconciler.phases.rollout import View
@@ -61,6 +62,8 @@ class World:
     """UIDs of pods whose deletion the API server has confirmed and the informer has not delivered yet."""
     ending: set[str] = field(default_factory=set)
     """UIDs of pods that we have asked to end and whose deletionTimestamp the informer has not delivered yet."""
+    sightings: Sightings = field(default_factory=Sightings)
+    """When we saw what Nodes and pods say of time; by name of the node, or UID of the pod."""
     _decoded: dict[str, RevisionData | None] = field(default_factory=dict)
     """By UID of a ControllerRevision, whose data cannot change; no more than the store holds."""
 
@@ -113,6 +116,7 @@ class World:
 
     def forget_pod(self, uid: str) -> None:
         """The informer has delivered the end of a pod."""
+        self.sightings.forget(uid)
         self.gone.discard(uid)
         self.ending.discard(uid)
 
@@ -120,6 +124,7 @@ class World:
         """A Node is gone; returns the runtimes that had an outlook on it."""
         self.seen.discard(name)
         self.agent_lost.pop(name, None)
+        self.sightings.forget(name)
         for runtime in [*self.refused]:
             self.note_refusal(runtime, name, None)
         for key in [k for k in self.deselected_since if k[1] == name]:
