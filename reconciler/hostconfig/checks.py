@@ -10,6 +10,7 @@ from typing import Any
 
 from reconciler.hostconfig import cri_section
 from reconciler.hostconfig.dialects import CRI_IMAGES, CRI_RUNTIME, CRI_V1, CRI_V2, SERVER_KEYS, table
+from reconciler.hostconfig.document import line_of
 from reconciler.hostconfig.effective import Effective
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, Finding, Findings
@@ -44,6 +45,12 @@ def examine(effective: Effective, host: HostRoot) -> Findings:
     )
 
 
+def _finding(effective: Effective, code: Code, path: str, key: str, text: str, *, below: str = "") -> Finding:
+    """With the line of `path` that first names `key` (below `below`)."""
+    data = next((file.data for file in effective.files if file.path == path), b"")
+    return Finding(code, path, text, line_of(data, below, key))
+
+
 def _has_runtimes(effective: Effective) -> bool:
     """The plugin that holds them is there: on 2.x it is another one than CRI's service."""
     return cri_section.runtime_id(effective) not in effective.merged.get("disabled_plugins", [])
@@ -56,7 +63,10 @@ def _start_problems(effective: Effective) -> Iterator[Finding]:
     for name, entry in effective.document.get("proxy_plugins", {}).items():
         if not entry.get("type"):
             text = f'proxy plugin {name} has no `type`: containerd would panic; add `type = "snapshot"`'
-            yield Finding(Code.INCOMPLETE_PROXY_PLUGIN, effective.main, text)
+            where = next((file.path for file in effective.files if name in file.document.get("proxy_plugins", {})), "")
+            yield _finding(
+                effective, Code.INCOMPLETE_PROXY_PLUGIN, where or effective.main, name, text, below="proxy_plugins"
+            )
 
 
 def _bad_types(effective: Effective) -> Iterator[Finding]:
@@ -66,17 +76,18 @@ def _bad_types(effective: Effective) -> Iterator[Finding]:
     for key in ("containerd", "runtimes"):
         path, value = f"{path}.{key}", here.get(key, {})
         if not isinstance(value, dict):
-            yield Finding(Code.INVALID_TOML, where, f"`{path}` must be a table")
+            yield _finding(effective, Code.INVALID_TOML, where, key, f"`{path}` must be a table")
             return
         here = value
     for name, value in here.items():
         if not isinstance(value, dict):
-            yield Finding(Code.INVALID_TOML, where, f"`{path}.{name}` must be a table, not a list of tables or a value")
+            text = f"`{path}.{name}` must be a table, not a list of tables or a value"
+            yield _finding(effective, Code.INVALID_TOML, where, name, text, below="runtimes")
             continue
         for key, kind in _RUNTIME_KEYS.items():
             if key in value and not isinstance(value[key], kind):
                 text = f"`{path}.{name}.{key}` has the wrong type: containerd does not start"
-                yield Finding(Code.INVALID_TOML, where, text)
+                yield _finding(effective, Code.INVALID_TOML, where, key, text)
 
 
 def _version(effective: Effective) -> Iterator[Finding]:
@@ -86,7 +97,7 @@ def _version(effective: Effective) -> Iterator[Finding]:
             f"`version = {effective.version}` is not known to containerd {containerd}, "
             f"which knows up to {containerd.config_version_max}; it would not start"
         )
-        yield Finding(Code.UNSUPPORTED_VERSION, effective.main, text)
+        yield _finding(effective, Code.UNSUPPORTED_VERSION, effective.main, "version", text)
 
 
 def _plugin_names(effective: Effective) -> Iterator[Finding]:
@@ -98,7 +109,7 @@ def _plugin_names(effective: Effective) -> Iterator[Finding]:
             if len(name.split(".")) < 4 if one else "." not in name:
                 code = Code.CRI_DISABLED if key == "disabled_plugins" and name == CRI_V1 else Code.DIALECT_MISMATCH
                 text = f"`{name}` in `{key}` is not a plugin id of version {effective.version} files"
-                yield Finding(code, effective.main, text)
+                yield _finding(effective, code, effective.main, key, text)
 
 
 def _serve_problems(effective: Effective, host: HostRoot) -> Iterator[Finding]:
@@ -106,21 +117,29 @@ def _serve_problems(effective: Effective, host: HostRoot) -> Iterator[Finding]:
     needed = {cri_section.runtime_id(effective)} if effective.containerd.one else {CRI_V2, CRI_RUNTIME, CRI_IMAGES}
     if needed & set(effective.merged.get("disabled_plugins", [])):
         text = "`disabled_plugins` names the CRI plugin: take it out of the list"
-        yield Finding(Code.CRI_DISABLED, effective.main, text)
+        yield _finding(effective, Code.CRI_DISABLED, effective.main, "disabled_plugins", text)
     served, default = cri_section.served_runtimes(effective), cri_section.default_runtime(effective)
     if default not in served:
-        text = f"the default runtime {default!r} is not among the runtimes {sorted(served)}"
-        yield Finding(Code.DEFAULT_RUNTIME_MISSING, where, text)
+        text = (
+            f"the default runtime {default!r} is not among the runtimes {sorted(served)}: "
+            "name one of them as `default_runtime_name`"
+        )
+        yield _finding(effective, Code.DEFAULT_RUNTIME_MISSING, where, "default_runtime_name", text)
     for name, runtime in served.items():
         spec = runtime.get("base_runtime_spec")
         if isinstance(spec, str) and spec and not host.exists(spec):
-            yield Finding(Code.CRI_INVALID, where, f"runtime {name}: base_runtime_spec {spec} is missing")
+            text = f"runtime {name}: base_runtime_spec {spec} is missing"
+            yield _finding(effective, Code.CRI_INVALID, where, spec, text)
     snapshotter = cri_section.default_snapshotter(effective)
     if snapshotter not in BUILT_IN_SNAPSHOTTERS and snapshotter not in effective.document.get("proxy_plugins", {}):
-        yield Finding(Code.CRI_INVALID, where, f"the default snapshotter {snapshotter!r} has no plugin")
+        text = (
+            f"the default snapshotter {snapshotter!r} has no plugin: add `proxy_plugins.{snapshotter}` or name another"
+        )
+        yield _finding(effective, Code.CRI_INVALID, where, "snapshotter", text)
     yield from _registry(effective)
     if effective.containerd.one and cri_section.runtime_section(effective).get("systemd_cgroup") is True:
-        yield Finding(Code.CRI_INVALID, where, "`systemd_cgroup = true` is for runtimes of version 1")
+        text = "`systemd_cgroup = true` is for runtimes of version 1: use `SystemdCgroup` in the runtime's options"
+        yield _finding(effective, Code.CRI_INVALID, where, "systemd_cgroup", text)
 
 
 def _registry(effective: Effective) -> Iterator[Finding]:
@@ -129,10 +148,12 @@ def _registry(effective: Effective) -> Iterator[Finding]:
         return
     where = effective.origin.get(cri_section.images_id(effective), _where(effective))
     if registry.get("mirrors"):
-        yield Finding(Code.REGISTRY_CONFLICT, where, "registry `mirrors` beside `config_path`: keep one of them")
+        text = "registry `mirrors` beside `config_path`: keep one of them"
+        yield _finding(effective, Code.REGISTRY_CONFLICT, where, "mirrors", text)
     configs = table(registry, "configs").values()
     if effective.containerd.one and any(isinstance(entry, dict) and entry.get("tls") for entry in configs):
-        yield Finding(Code.REGISTRY_CONFLICT, where, "registry `configs.…tls` beside `config_path`: keep one of them")
+        text = "registry `configs.…tls` beside `config_path`: keep one of them"
+        yield _finding(effective, Code.REGISTRY_CONFLICT, where, "tls", text)
 
 
 def _not_in_force(effective: Effective) -> Iterator[Finding]:
@@ -140,7 +161,7 @@ def _not_in_force(effective: Effective) -> Iterator[Finding]:
     if effective.containerd.one:
         if effective.version > 2:
             text = f"`version = {effective.version}` is misread by containerd {effective.containerd}: CRI has defaults"
-            yield Finding(Code.DIALECT_MISMATCH, effective.main, text)
+            yield _finding(effective, Code.DIALECT_MISMATCH, effective.main, "version", text)
         return
     dropped = [key for key in cri_section.plugin(effective, CRI_V2) if key not in SERVER_KEYS]
     if dropped:
@@ -149,12 +170,12 @@ def _not_in_force(effective: Effective) -> Iterator[Finding]:
             f"settings under {CRI_V2} are not read in version {effective.version} files "
             f"({', '.join(sorted(dropped))}): move them under {CRI_RUNTIME} and {CRI_IMAGES}"
         )
-        yield Finding(Code.DIALECT_MISMATCH, where, text)
+        yield _finding(effective, Code.DIALECT_MISMATCH, where, CRI_V2, text)
     served = cri_section.served_runtimes(effective)
     for file in effective.files:
         for name in sorted(_named(file.document) - set(served)):
             text = f"runtime {name} of {file.path} is not in force: its plugin id is not the one that is read here"
-            yield Finding(Code.DIALECT_MISMATCH, file.path, text)
+            yield _finding(effective, Code.DIALECT_MISMATCH, file.path, name, text, below="runtimes")
 
 
 def _named(document: dict[str, Any]) -> set[str]:

@@ -36,6 +36,16 @@ def parse(path: str, data: bytes, *, bom_allowed: bool) -> Document:
         raise Unreadable(_why(path, data, str(error))) from error
 
 
+def line_of(data: bytes, *words: str) -> int | None:
+    """The first line that holds all `words`, from 1; else the first with the last of them."""
+    lines = data.decode(errors="replace").split("\n")
+    for wanted in (words, words[-1:]):
+        for number, line in enumerate(lines, 1):
+            if all(word in line for word in wanted):
+                return number
+    return None
+
+
 def _why(path: str, data: bytes, message: str) -> Finding:
     found = re.search(r"line (\d+)", message)
     line = int(found.group(1)) if found else None

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 
 from reconciler.hostconfig import blocks, imports_list
 from reconciler.hostconfig.distribution import is_generated
-from reconciler.hostconfig.effective import Effective
+from reconciler.hostconfig.effective import OUR_PREFIX, Effective
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, Refused
 from reconciler.hostconfig.snapshot import Snapshot
 
-PREFIX = "runtime-reconciler-"
-PATTERN = f"{PREFIX}*.toml"
+PATTERN = f"{OUR_PREFIX}*.toml"
 HEADER = "# Made by runtime-reconciler; `reconciler config remove` takes it away.\n"
 CREATED_VERSION = 3
 """`version` of a main file that we make: every 2.x knows it."""
@@ -30,7 +29,7 @@ def file_name(name: str) -> str:
     """Raises Refused(NotOurs) on a name that no NodeRuntime can have."""
     if not _NAME.fullmatch(name):
         raise Refused(Code.NOT_OURS, f"{name!r} cannot be the name of a NodeRuntime")
-    return f"{PREFIX}{name}.toml"
+    return f"{OUR_PREFIX}{name}.toml"
 
 
 def take(snapshot: Snapshot, effective: Effective, name: str) -> None:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.hostconfig import merging
-from reconciler.hostconfig.document import Document, Unreadable, parse
+from reconciler.hostconfig.document import Document, Unreadable, line_of, parse
 from reconciler.hostconfig.hostroot import BadPattern, HostRoot
 from reconciler.hostconfig.model import Code, Finding
 from reconciler.hostconfig.version import Version
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
-LEFTOVERS = ("kata-deploy", "runtime-reconciler-")
+OUR_PREFIX = "runtime-reconciler-"
+"""Of the names of our own drop-ins."""
+LEFTOVERS = ("kata-deploy", OUR_PREFIX)
 """Imports of installers that are known to leave a dangling one behind; only these are repaired."""
 FILES_MAX = 500
 """Imported files; far above anything seen, so that a mistake cannot run away."""
@@ -128,7 +130,7 @@ class _Loader:
                 f"{loaded.path}: `version = {own}` is above the main file's {self._root_version}; "
                 f"containerd {self._version} does not start with it: take the `version` line out"
             )
-            result.stop(Finding(Code.DIALECT_MISMATCH, loaded.path, text, _line(loaded.data, b"version")))
+            result.stop(Finding(Code.DIALECT_MISMATCH, loaded.path, text, line_of(loaded.data, "version")))
 
     def _read(self, path: str) -> bytes | None:
         """None: missing. Raises OSError."""
@@ -154,7 +156,8 @@ class _Loader:
         except OSError as error:
             result.stop(Finding(Code.DANGLING_IMPORT, path, f"{path} cannot be read: {error.strerror}"))
         except Unreadable as error:
-            result.stop(error.finding)
+            ours = posixpath.basename(path).startswith(OUR_PREFIX)
+            result.stop(replace(error.finding, repairable=error.finding.repairable or ours))
         else:
             problem = _shape(path, document)
             if problem is None:
@@ -166,10 +169,14 @@ class _Loader:
         entries: list[str] = loaded.document.get("imports", [])
         out: list[_Import] = []
         for number, entry in enumerate(entries):
-            line = _line(loaded.data, entry.encode())
+            line = line_of(loaded.data, entry)
             if entry in entries[:number]:
                 text = f"{loaded.path} imports {entry} twice; harmless"
                 result.findings.append(Finding(Code.DUPLICATE_IMPORT, loaded.path, text, line))
+            if not entry:
+                text = f"{loaded.path} has an empty import, which is a directory for containerd: take it out"
+                result.stop(Finding(Code.DANGLING_IMPORT, loaded.path, text, line_of(loaded.data, "imports"), True))
+                continue
             out += [_Import(path, loaded.path, line) for path in self._resolve(result, loaded.path, entry)]
         return out
 
@@ -188,12 +195,6 @@ class _Loader:
                 text = f"{match} does not end in .toml but is loaded by {entry}: move it elsewhere if it is a backup"
                 result.findings.append(Finding(Code.BACKUP_IN_DROP_INS, match, text))
         return matches
-
-
-def _line(data: bytes, text: bytes) -> int | None:
-    """The first line that holds `text`, from 1."""
-    at = data.find(text)
-    return data.count(b"\n", 0, at) + 1 if at >= 0 else None
 
 
 def _dangling(one: _Import) -> Finding:

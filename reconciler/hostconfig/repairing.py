@@ -1,25 +1,27 @@
-"""What `repair` mends: lone commas in an import list, and dangling imports of installers that are known."""
+"""What `repair` mends: only what is known to be mendable, and nothing that loads (design section 7).
+
+Lone commas in an import list, empty imports, dangling imports of installers that are known to leave them,
+and a broken drop-in of our own, which is set aside.
+"""
 
 from __future__ import annotations
 
 import posixpath
-import re
-from functools import partial
 
+from reconciler.hostconfig import imports_list
 from reconciler.hostconfig.document import LONE_COMMA, mend_comma
+from reconciler.hostconfig.effective import OUR_PREFIX
 from reconciler.hostconfig.model import Code, Finding, Refused
 from reconciler.hostconfig.snapshot import Plan, Snapshot
+from reconciler.hostconfig.writing import digest
 
-_IMPORTS = re.compile(rb"""^(\xef\xbb\xbf)?[ \t]*["']?imports["']?[ \t]*=[ \t]*\[(?P<list>[^\]]*)\]""", re.MULTILINE)
 ROUNDS = 8
 """Mending one thing shows the next one; far more than was ever seen together."""
 
 
 def plan_repair(snapshot: Snapshot) -> Plan:
     """Raises Refused when something is left that is not ours to mend."""
-    effective = snapshot.effective()
-    now = snapshot.examine(effective)
-    then = now
+    now = then = snapshot.examine(snapshot.effective())
     for _ in range(ROUNDS):
         broken = next((finding for finding in then.findings if finding.repairable), None)
         if broken is None:
@@ -33,27 +35,28 @@ def plan_repair(snapshot: Snapshot) -> Plan:
 
 
 def _mend(snapshot: Snapshot, finding: Finding) -> None:
-    candidates = [finding.path] if finding.code is Code.INVALID_TOML else [f.path for f in snapshot.effective().files]
-    for path in candidates:
-        real = snapshot.host.real(path)
-        data = snapshot.read(real) or b""
-        if finding.code is Code.INVALID_TOML:
-            mended = LONE_COMMA.sub(mend_comma, data)
-        else:
-            mended = _IMPORTS.sub(partial(_drop, path, finding.path), data, count=1)
-        snapshot.put(real, mended)
+    if finding.code is not Code.INVALID_TOML:
+        _take_import(snapshot, finding)
+    elif posixpath.basename(finding.path).startswith(OUR_PREFIX):
+        _set_aside(snapshot, snapshot.host.real(finding.path))
+    else:
+        real = snapshot.host.real(finding.path)
+        snapshot.put(real, LONE_COMMA.sub(mend_comma, snapshot.read(real) or b""))
 
 
-def _drop(importer: str, gone: str, match: re.Match[bytes]) -> bytes:
-    """The import list without the entry that resolves to `gone`."""
-    start, end = match.span("list")
-    whole, offset = match.group(0), match.start()
-    entries = re.findall(rb"""(?:"[^"]*"|'[^']*')""", match.group("list"))
-    kept = [entry for entry in entries if _resolves(importer, entry[1:-1].decode()) != gone]
-    if len(kept) == len(entries):
-        return whole
-    return whole[: start - offset] + b", ".join(kept) + whole[end - offset :]
+def _take_import(snapshot: Snapshot, finding: Finding) -> None:
+    """Take out every entry that the finding is about: those that resolve to its path, or the empty ones of it."""
+    for file in snapshot.effective().files:
+        folder, real = posixpath.dirname(file.path), snapshot.host.real(file.path)
+        for entry in file.document.get("imports", []):
+            path = posixpath.normpath(posixpath.join(folder, entry)) if entry else file.path
+            if path == finding.path:
+                snapshot.put(real, imports_list.remove(snapshot.read(real) or b"", entry))
 
 
-def _resolves(importer: str, entry: str) -> str:
-    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), entry))
+def _set_aside(snapshot: Snapshot, real: str) -> None:
+    """Move a file to where no import of its directory matches it; its bytes are kept."""
+    data = snapshot.read(real) or b""
+    folder, name = posixpath.split(real)
+    snapshot.put(posixpath.join(posixpath.dirname(folder), f"{name}.{digest(data)[:8]}.set-aside"), data)
+    snapshot.put(real, None)
