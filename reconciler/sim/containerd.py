@@ -144,6 +144,11 @@ class Daemon:
         return self.phase is Phase.SERVING and not self._hang
 
     @property
+    def away(self) -> float:
+        """Seconds since CRI has served last; 0 while it does."""
+        return 0.0 if self._down_since is None else _now() - self._down_since
+
+    @property
     def hang(self) -> bool:
         """CRI calls get no answer at all."""
         return self._hang

@@ -110,10 +110,12 @@ class Watcher:
         self.broken: list[str] = []
         self._cluster = cluster
         self._said: set[str] = set()
+        self._touched: set[tuple[str, str]] = set()
+        """Phase pods that were seen, by UID, and what was done to them."""
 
     async def run(self) -> None:
         while True:
-            for breach in (*self._slots(), *self._actors(), *self._claims(), *self._starts()):
+            for breach in (*self._slots(), *self._actors(), *self._claims(), *self._starts(), *self._barrier()):
                 if breach not in self._said:
                     self._said.add(breach)
                     self.broken.append(breach)
@@ -127,6 +129,20 @@ class Watcher:
             used = len(record.object.get("status", {}).get("inWork") or ())
             if used > limit:
                 yield f"{name}: {used} nodes in work, {limit} allowed"
+
+    def _barrier(self) -> Iterator[str]:
+        """No phase pod is made or killed while containerd has been away for long enough that everybody knows."""
+        for (_, name), record in self._cluster.server.store.all(kinds.PODS):
+            meta = record.object["metadata"]
+            if (meta.get("labels") or {}).get(names.COMPONENT_LABEL) != names.COMPONENT_PHASE:
+                continue
+            done = {"made": True, "killed": bool(meta.get("deletionGracePeriodSeconds"))}
+            node = record.object["spec"]["nodeName"]
+            away = self._cluster.nodes[node].daemon.away
+            for what in (what for what, holds in done.items() if holds and (meta["uid"], what) not in self._touched):
+                self._touched.add((meta["uid"], what))
+                if away > KNOWN_AFTER:
+                    yield f"{node}: phase pod {name} was {what} while containerd had been away for {away:.1f} s"
 
     def _actors(self) -> Iterator[str]:
         for name, node in self._cluster.nodes.items():
@@ -152,6 +168,8 @@ class Watcher:
                     yield f"{name}: the agent started containerd on a configuration that fails: {start.error}"
 
 
+KNOWN_AFTER = 2.0
+"""Seconds of an outage after which its agent has reported it, also to an API server that fails now and then."""
 GRACE = 10.0
 """Seconds after a start of containerd in which a node may still be called what it was before."""
 
