@@ -9,12 +9,12 @@ import os
 import random
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from metrics.agent import Metrics
 from metrics.exporter import Exporter
 from metrics.kube import RequestMetrics
-from reconciler.agent.daemon import NotFoundHere, find
 from reconciler.agent.deps import Deps
 from reconciler.agent.inotify import SocketDirectory
 from reconciler.agent.service import Agent
@@ -22,7 +22,7 @@ from reconciler.api import names
 from reconciler.api.clock import SystemClock
 from reconciler.api.logs import setup
 from reconciler.cri.client import GrpcCri
-from reconciler.hostconfig import HostConfig
+from reconciler.hostconfig import HostConfig, HostRoot, LinuxProcesses, Refused, discover
 from reconciler.kube.client import Client
 from reconciler.kube.light import LightTransport
 from reconciler.systemd.api import SystemdError
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         return 2
     try:
         asyncio.run(_serve(options, Client(transport, metrics=RequestMetrics())))
-    except (NotFoundHere, SystemdError) as error:
+    except (Refused, SystemdError) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2
     return 0
@@ -63,7 +63,10 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
     socket = host / options.socket.lstrip("/")
     systemd = DbusSystemd(f"unix:path={host}/run/dbus/system_bus_socket")
     cri = GrpcCri(str(socket))
-    found = await find(systemd, options.unit, host)
+    root = HostRoot(host)
+    found = await discover(systemd, LinuxProcesses(root), root, socket=options.socket, unit=options.unit)
+    for note in found.notes:
+        log.warning("about containerd", extra={"note": note})
     clock = SystemClock()
     engine = HostConfig(
         host,
@@ -72,7 +75,7 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
         names.HOST_STATE_DIR,
         systemd=systemd,
         cri=cri,
-        unit=options.unit,
+        unit=found.unit,
         clock=clock,
     )
     boot = await asyncio.to_thread(Path("/proc/sys/kernel/random/boot_id").read_text)
@@ -90,10 +93,10 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
             boot=boot.strip(),
             own_pod=os.environ.get("POD_UID", ""),
             namespace=os.environ.get("POD_NAMESPACE", names.NAMESPACE),
-            unit=options.unit,
+            unit=found.unit,
         )
     )
-    log.info("agent runs", extra={"node": options.node, "containerd": found.version, "config": found.config})
+    log.info("agent runs", extra={"node": options.node, **asdict(found)})
     running = asyncio.ensure_future(agent.run())
     loop = asyncio.get_running_loop()
 

@@ -3,8 +3,10 @@
 May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
 """
 
+from reconciler.hostconfig.discovery import Daemon, discover
 from reconciler.hostconfig.dump import BinaryDump
 from reconciler.hostconfig.engine import Fence, HostConfig
+from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import (
     Code,
     FileChange,
@@ -16,18 +18,23 @@ from reconciler.hostconfig.model import (
     Timing,
     Verdict,
 )
+from reconciler.hostconfig.processes import LinuxProcesses
 
 __all__ = [
     "BinaryDump",
     "Code",
+    "Daemon",
     "Fence",
     "FileChange",
     "Finding",
     "Findings",
     "HostConfig",
     "HostConfigError",
+    "HostRoot",
+    "LinuxProcesses",
     "Outcome",
     "Refused",
     "Timing",
     "Verdict",
+    "discover",
 ]
