@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import sys
@@ -79,11 +80,13 @@ class LinuxProcesses:
         return found
 
     def _files(self, folder: Path) -> set[str]:
-        """What the process has open."""
-        try:
-            return {os.readlink(entry) for entry in (folder / "fd").iterdir()}
-        except OSError:
-            return set()
+        """What the process has open; a file that it closes meanwhile is none."""
+        found = set()
+        with contextlib.suppress(OSError):
+            for entry in os.listdir(folder / "fd"):
+                with contextlib.suppress(OSError):
+                    found.add(os.readlink(folder / "fd" / entry))
+        return found
 
     def _process(self, folder: Path) -> Process:
         argv = tuple(word for word in self._text(folder / "cmdline").split("\0") if word)
