@@ -138,7 +138,7 @@ class State:
         return data
 
     def forget(self) -> None:
-        """Delete kept bytes, the disarmed script and halves of both; what cannot be deleted now goes with the next change."""
+        """Delete kept bytes, the disarmed script and halves of both; what stays goes with the next change."""
         kept = self.transaction.iterdir() if self.transaction.is_dir() else ()
         for path in (*self.folder.glob("undo*"), *self.folder.glob("*.new"), *kept):
             with contextlib.suppress(OSError):
