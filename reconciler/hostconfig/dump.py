@@ -26,13 +26,22 @@ Overlay = Mapping[str, bytes | None]
 Dump = Callable[[str, Overlay], Table]
 """`--config` ("" for the default) and a change → the effective configuration. Raises DumpRefused, DumpUnavailable."""
 
+_REAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay"})
+"""Filesystems that files of a configuration are on; an overlay does not show what is mounted below it."""
+_NOT_BELOW = ("/proc", "/sys", "/dev", "/run", "/tmp", "/snap")
+
 _ENCLOSE = f"""
 work=$1 root=$2 binary=$3; shift 3
 lay() {{
-  mount -t tmpfs none "$work" && mkdir "$work/upper" "$work/work" "$work/new" || return 1
-  cp -a "$work.change/." "$work/upper" || return 1
-  mount -t overlay overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" "$work/new" || return 1
-  cd "$work/new" || return 1
+  mkdir "$work/new" || return 1
+  number=0
+  while read -r folder; do
+    number=$((number + 1)); upper=$work/$number
+    mkdir -p "$upper/work" "$upper/upper" || return 1
+    mount -t overlay overlay -o "lowerdir=$root$folder,upperdir=$upper/upper,workdir=$upper/work" "$work/new$folder" ||
+      return 1
+  done < "$work.mounts"
+  cd "$work/new" && cp -a "$work.change/." . || return 1
   while read -r gone; do rm -f ".$gone" || return 1; done < "$work.gone"
   for folder in usr bin sbin lib lib32 lib64 proc dev; do
     if [ -L "/$folder" ]; then [ -e "$folder" ] || cp -P "/$folder" .
@@ -41,6 +50,7 @@ lay() {{
   done
   touch .containerd && mount --bind "$binary" .containerd
 }}
+mount -t tmpfs none "$work" || exit {UNMOUNTED}
 lay || exit {UNMOUNTED}
 exec chroot . /.containerd "$@"
 """
@@ -70,11 +80,27 @@ class BinaryDump:
         with tempfile.TemporaryDirectory(prefix="runtime-reconciler-") as folder:
             work = Path(folder, "root")
             work.mkdir()
-            _write(Path(f"{work}.change"), overlay)
+            folders, files = self._mounts()
+            _write(Path(f"{work}.change"), {**files, **overlay})
             gone = [path for path, data in overlay.items() if data is None]
             Path(f"{work}.gone").write_text("".join(f"{path}\n" for path in gone))
+            Path(f"{work}.mounts").write_text("/\n" + "".join(f"{path}\n" for path in folders))
             words = [str(work), str(self._host.root), str(self._binary), *flags]
             return self._ask([*words, "config", "dump" if there or config_path else "default"])
+
+    def _mounts(self) -> tuple[list[str], dict[str, bytes]]:
+        """What is mounted below the root: directories, parents first, and files with their bytes."""
+        root = str(self._host.root).rstrip("/")
+        found = set()
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            place = before.split()[4].replace("\\040", " ")
+            below = place.removeprefix(root) if place.startswith(f"{root}/") else ""
+            if below not in ("", "/") and after.split()[0] in _REAL and not below.startswith(_NOT_BELOW):
+                found.add(below)
+        folders = sorted(path for path in found if self._host.is_dir(path))
+        files = (path for path in found if self._host.local(path).is_file())
+        return folders, {path: self._host.read(path) for path in files}
 
     def _ask(self, words: list[str]) -> Table:
         argv = ["unshare", "--mount", "sh", "-c", _ENCLOSE, "sh", *words]

@@ -1,6 +1,6 @@
 """What the engine's model says of a configuration is what the real containerd dumps, on generated hosts.
 
-`HOSTCONFIG_EXAMPLES` says how many are tried per release.
+`DUMP_EXAMPLES` says how many are tried per release.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reconciler.hostconfig.effective import Effective, load
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.version import parse
 
-EXAMPLES = int(os.environ.get("HOSTCONFIG_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("DUMP_EXAMPLES", "60"))
 ANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 SHAPES = {
     "nothing": {},

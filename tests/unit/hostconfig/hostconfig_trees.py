@@ -22,7 +22,13 @@ OLD, RUNTIME, IMAGES = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtim
 
 KATA = RevisionData(
     handlers=(
-        Handler(name="kata-qemu", runtime_type="io.containerd.kata-qemu.v2", snapshotter="nydus"),
+        Handler(
+            name="kata-qemu",
+            runtime_type="io.containerd.kata-qemu.v2",
+            snapshotter="nydus",
+            pod_annotations=("io.katacontainers.*", 'quote"d\\'),
+            privileged_without_host_devices=True,
+        ),
         Handler(name="kata.fc", runtime_type="io.containerd.kata-fc.v2", options={"ConfigPath": "/opt/fc.toml"}),
     ),
     snapshotters=(Snapshotter(name="nydus", address="/run/nydus.sock"),),

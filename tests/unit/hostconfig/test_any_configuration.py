@@ -30,7 +30,12 @@ ANY = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 OURS = {
-    "kata-qemu": {"runtime_type": "io.containerd.kata-qemu.v2", "snapshotter": "nydus"},
+    "kata-qemu": {
+        "runtime_type": "io.containerd.kata-qemu.v2",
+        "snapshotter": "nydus",
+        "pod_annotations": ["io.katacontainers.*", 'quote"d\\'],
+        "privileged_without_host_devices": True,
+    },
     "kata.fc": {"runtime_type": "io.containerd.kata-fc.v2", "options": {"ConfigPath": "/opt/fc.toml"}},
 }
 
