@@ -16,6 +16,7 @@ from reconciler.hostconfig import blocks, cri_section, dropins, render, winning_
 from reconciler.hostconfig.dialects import CRI_IMAGES, CRI_RUNTIME, CRI_V1, CRI_V2, table
 from reconciler.hostconfig.distribution import is_generated
 from reconciler.hostconfig.effective import Effective
+from reconciler.hostconfig.handler_keys import check_extra
 from reconciler.hostconfig.model import Code, Findings, Refused
 from reconciler.hostconfig.prediction import Ours, predict
 from reconciler.hostconfig.snapshot import Plan, Snapshot
@@ -41,6 +42,7 @@ def plan_apply(snapshot: Snapshot, name: str, data: RevisionData, held: tuple[st
     effective = snapshot.effective()
     now = snapshot.examine(effective)
     written = [handler for handler in data.handlers if handler.written_by is WrittenBy.AGENT]
+    check_extra(written, snapshot.version)
     base = _without(snapshot, effective, name, held)
     preflight(snapshot, now, base)
     _no_conflicts(base, [handler.name for handler in written])

@@ -37,7 +37,10 @@ def test_a_mount_below_the_root_is_seen(mount: str, containerd: Path, tmp_path: 
 
 
 def test_a_change_is_seen_and_the_files_stay(containerd: Path, tmp_path: Path) -> None:
-    tree = {MAIN: b'imports = ["/etc/containerd/conf.d/*.toml"]\nversion = 2\n', "/etc/containerd/conf.d/a.toml": LEVEL % b"info"}
+    tree = {
+        MAIN: b'imports = ["/etc/containerd/conf.d/*.toml"]\nversion = 2\n',
+        "/etc/containerd/conf.d/a.toml": LEVEL % b"info",
+    }
     write(tmp_path, tree)
     dump = BinaryDump(tmp_path, containerd)
     assert dump("", {"/etc/containerd/conf.d/b.toml": b'[debug]\nformat = "json"\n'})["debug"]["format"] == "json"
