@@ -21,7 +21,7 @@ _LOOK = 0.001
 _SEEN_WITHIN = 60.0
 _BACK = 75.0
 """Seconds until the host has undone what its dead agent left: 45 of the dead-man switch, and a start."""
-REFUSES = "etc/systemd/system/containerd.service.d/50-refuses.conf"
+DROP_INS = "etc/systemd/system/containerd.service.d"
 _REFUSAL = "[Service]\nExecStartPre=/bin/sh -c '! grep -q runtimes.*demo /etc/containerd/config.toml'\n"
 
 
@@ -126,7 +126,7 @@ def _killed_on_a_broken_configuration(lab: Lab, verdict: Verdict) -> None:
 
 def refuse(node: Node, on: bool) -> None:
     """A unit that does not start while our handler is in the configuration."""
-    path = node.root / REFUSES
+    path = node.root / DROP_INS / "50-refuses.conf"
     if on:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_REFUSAL)

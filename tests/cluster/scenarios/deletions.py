@@ -57,6 +57,6 @@ def _delete(lab: Lab, verdict: Verdict, began: float, stage: str, propagation: s
     seconds = lab.wait_gone(_CLEAN + 30)
     verdict.measured("delete to clean s", seconds)
     verdict.check(seconds <= _CLEAN, f"{propagation} in {stage}: clean after {seconds:.1f} s")
-    left = [text for text in lab.left_behind(settle=0) if agents.REFUSES not in text]
+    left = [text for text in lab.left_behind(settle=0) if agents.DROP_INS not in text]
     verdict.check(not left, f"{propagation} in {stage}: left behind: {left}")
     lab.check_pods_gone(began, verdict)
