@@ -86,6 +86,23 @@ def no_runtimes(lab: Lab, verdict: Verdict) -> None:
         verdict.check(lab.handlers(node) == ["runc"], f"D: {node.name}: afterwards CRI serves {lab.handlers(node)}")
 
 
+def written_anew(lab: Lab, verdict: Verdict) -> None:
+    """Configuration management puts its own file back and restarts containerd: the handler is put in again, once."""
+    node = lab.nodes[0]
+    lab.create(runtimes.full())
+    lab.wait_ready()
+    began = time.time()
+    _configure(node, CONTAINERD_CONFIG)
+    served = wait_until(lambda: "demo" in lab.handlers(node), 60, every=0.2, raises=False)
+    verdict.measured("drift: served again after s", time.time() - began)
+    verdict.check(served, f"drift: the handler did not come back: {lab.state(node)}")
+    lab.wait_ready()
+    starts = len(journal.starts(node, began))
+    verdict.check(starts == 2, f"drift: {starts} starts of containerd, theirs and ours are 2")
+    lab.delete()
+    lab.wait_gone()
+
+
 def _configure(node: Node, text: str) -> None:
     (node.root / "etc/containerd/config.toml").write_text(text)
     node.run("systemctl", "restart", "containerd")

@@ -29,6 +29,7 @@ ROWS: dict[str, Row] = {
     "k1: leftovers of another installer": configs.leftovers,
     "C: a configuration with imports of its own": configs.imports,
     "D: a configuration without a table of runtimes": configs.no_runtimes,
+    "drift: the configuration written anew by somebody": configs.written_anew,
 }
 """Of the others, a1 is scenario 5, b1 scenario 2, h1 and h2 scenario 6."""
 
