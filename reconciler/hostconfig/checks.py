@@ -1,6 +1,7 @@
 """Would the daemon start, would CRI serve, and what: `ValidatePluginConfig` and the plugins' starts as rules.
 
 Each rule is a function of the merged configuration that names what it finds, with what to do about it.
+A value with a token that is replaced at the start (microk8s) is not judged.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from reconciler.hostconfig import cri_section
 from reconciler.hostconfig.dialects import CRI_IMAGES, CRI_RUNTIME, CRI_V1, CRI_V2, SERVER_KEYS, table
+from reconciler.hostconfig.distribution import TOKEN
 from reconciler.hostconfig.document import line_of
 from reconciler.hostconfig.effective import Effective
 from reconciler.hostconfig.hostroot import HostRoot
@@ -119,7 +121,7 @@ def _serve_problems(effective: Effective, host: HostRoot) -> Iterator[Finding]:
         text = "`disabled_plugins` names the CRI plugin: take it out of the list"
         yield _finding(effective, Code.CRI_DISABLED, effective.main, "disabled_plugins", text)
     served, default = cri_section.served_runtimes(effective), cri_section.default_runtime(effective)
-    if default not in served:
+    if default not in served and TOKEN not in default:
         text = (
             f"the default runtime {default!r} is not among the runtimes {sorted(served)}: "
             "name one of them as `default_runtime_name`"
@@ -127,11 +129,12 @@ def _serve_problems(effective: Effective, host: HostRoot) -> Iterator[Finding]:
         yield _finding(effective, Code.DEFAULT_RUNTIME_MISSING, where, "default_runtime_name", text)
     for name, runtime in served.items():
         spec = runtime.get("base_runtime_spec")
-        if isinstance(spec, str) and spec and not host.exists(spec):
+        if isinstance(spec, str) and spec and TOKEN not in spec and not host.exists(spec):
             text = f"runtime {name}: base_runtime_spec {spec} is missing"
             yield _finding(effective, Code.CRI_INVALID, where, spec, text)
     snapshotter = cri_section.default_snapshotter(effective)
-    if snapshotter not in BUILT_IN_SNAPSHOTTERS and snapshotter not in effective.document.get("proxy_plugins", {}):
+    known = snapshotter in BUILT_IN_SNAPSHOTTERS or TOKEN in snapshotter
+    if not known and snapshotter not in effective.document.get("proxy_plugins", {}):
         text = (
             f"the default snapshotter {snapshotter!r} has no plugin: add `proxy_plugins.{snapshotter}` or name another"
         )

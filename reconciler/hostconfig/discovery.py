@@ -82,7 +82,7 @@ async def discover(systemd: Systemd, processes: Processes, host: HostRoot, *, so
     notes = []
     if owner is not None and not processes.same_file(owner.pid, binary):
         notes.append(f"{binary} was replaced since containerd started: the next restart starts {said}")
-    if owner is not None and not kind.embedded and config_of(owner.argv) != config:
+    if owner is not None and not kind.wrapped and config_of(owner.argv) != config:
         notes.append(
             f"containerd runs with --config {config_of(owner.argv) or '(default)'}, {name} has {config or 'none'}"
         )
@@ -117,7 +117,7 @@ def _is_containerd(owner: Process, kind: Kind) -> bool:
 
 def _next_start(state: UnitState, name: str, kind: Kind, owner: Process | None) -> tuple[str, str]:
     """Binary and `--config` of the next start: the unit's own command, or that of a child that it starts."""
-    if not kind.embedded:
+    if not kind.wrapped:
         if state.load_state != "loaded" or not state.exec_start:
             text = (
                 f"unit {name} is {state.load_state} and has no command: only a containerd run by systemd is supported"
@@ -143,7 +143,7 @@ def config_of(argv: tuple[str, ...]) -> str:
 
 def _restarts_with(state: UnitState, name: str, kind: Kind) -> list[str]:
     """Raises Refused when kubelet restarts with containerd: pods would be killed that no longer match their node."""
-    if kind.embedded:
+    if kind.runs_kubelet:
         return [f"{name} runs kubelet too: it restarts with containerd"]
     if KUBELET in state.required_by:
         text = f"{KUBELET} requires {name} and would restart with it: take Requires= or BindsTo= out of {KUBELET}"

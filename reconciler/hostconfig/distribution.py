@@ -12,8 +12,11 @@ UNSUPPORTED = {
     "bottlerocket": "Bottlerocket renders its configuration from settings: add the runtime there",
     "talos": "Talos takes runtimes as system extensions only",
 }
-GENERATED = ("/var/lib/rancher/", "/etc/k0s/", "/run/k0s/", "/var/snap/microk8s/", "/etc/cri/")
+GENERATED = ("/var/lib/rancher/", "/etc/k0s/", "/run/k0s/", "/etc/cri/")
 """Files that their distribution writes anew: an edit would not last."""
+_RENDERED = re.compile(r"(/var/snap/microk8s/[^/]+/args/containerd)\.toml")
+"""microk8s renders it at each start from the template beside it, by putting values in place of `${NAME}`."""
+TOKEN = "${"
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,10 @@ class Kind:
     name: str
     units: tuple[str, ...] = ()
     config: str = ""
-    embedded: bool = False
-    """containerd is a child of a unit that does more, kubelet included."""
+    wrapped: bool = False
+    """The unit's command is another program, which starts containerd."""
+    runs_kubelet: bool = False
+    """Of the same unit: it restarts with containerd."""
     restarts_itself: bool = False
     """It restarts containerd when a drop-in changes; a restart of the unit would only add kubelet's."""
 
@@ -35,20 +40,29 @@ KINDS = (
         "k3s",
         ("k3s.service", "k3s-agent.service"),
         "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-        embedded=True,
+        wrapped=True,
+        runs_kubelet=True,
     ),
     Kind(
         "rke2",
         ("rke2-server.service", "rke2-agent.service"),
         "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-        embedded=True,
+        wrapped=True,
+        runs_kubelet=True,
     ),
     Kind(
         "k0s",
         ("k0sworker.service", "k0scontroller.service"),
         "/etc/k0s/containerd.toml",
-        embedded=True,
+        wrapped=True,
+        runs_kubelet=True,
         restarts_itself=True,
+    ),
+    Kind(
+        "microk8s",
+        ("snap.microk8s.daemon-containerd.service",),
+        "/var/snap/microk8s/current/args/containerd.toml",
+        wrapped=True,
     ),
 )
 _MARKS = (("kind", "/kind/product_name"), ("eks", "/etc/eks"), ("aks", "/etc/kubernetes/azure.json"))
@@ -71,9 +85,15 @@ def refuse_unsupported(host: HostRoot) -> None:
         raise Refused(Code.UNSUPPORTED_DISTRIBUTION, why)
 
 
+def edited_file(host: HostRoot, config_path: str) -> str:
+    """The file to edit for a daemon with that `--config`: itself, or the template that it is rendered from."""
+    template = _RENDERED.sub(r"\1-template.toml", config_path)
+    return template if template != config_path and host.exists(template) else config_path
+
+
 def is_generated(config_path: str) -> bool:
     """True for a file that its distribution writes anew: an edit would not last."""
-    return config_path.startswith(GENERATED)
+    return config_path.startswith(GENERATED) or _RENDERED.fullmatch(config_path) is not None
 
 
 def _os_id(host: HostRoot) -> str:

@@ -16,7 +16,7 @@ from reconciler.api.noderuntime import RevisionData
 from reconciler.cri.api import Cri, CriError
 from reconciler.hostconfig import writing
 from reconciler.hostconfig.deadman import DeadMan
-from reconciler.hostconfig.distribution import refuse_unsupported
+from reconciler.hostconfig.distribution import edited_file, refuse_unsupported
 from reconciler.hostconfig.dump import Dump
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.lock import host_lock
@@ -67,7 +67,7 @@ class HostConfig:
     ) -> None:
         """Raises Refused(UnsupportedVersion) on a `version` that cannot be read. `trace` sees every step."""
         self._host = HostRoot(root)
-        self._config_path = config_path
+        self._config_path = edited_file(self._host, config_path)
         self._version = parse(version)
         self._state = State(self._host.local(state_dir), trace)
         self._clock, self._timing, self._trace = clock or SystemClock(), timing or Timing(), trace

@@ -48,6 +48,7 @@ def one(text: str, **more: bytes) -> Tree:
 
 K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 K0S = "/etc/k0s/containerd.toml"
+MICROK8S = "/var/snap/microk8s/current/args/containerd.toml"
 CONF_D = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 SPEC = b'{"ociVersion": "1.1.0"}'
 
@@ -114,6 +115,18 @@ LOADS: dict[str, Shape] = {
         TWO,
         config=K0S,
         untouched=True,
+    ),
+    "microk8s": Shape(
+        {
+            MICROK8S.replace(".toml", "-template.toml"): (
+                f'version = 2\n[{CRI}.containerd]\nsnapshotter = "${{SNAPSHOTTER}}"\n'
+                f'default_runtime_name = "${{RUNTIME}}"\n{RUNC.replace("true", "false")}'
+            ).encode(),
+            MICROK8S: b"rendered = 1\n",
+        },
+        config=MICROK8S,
+        untouched=True,
+        cgroup=False,
     ),
     "version 4": Shape(one(f"version = 4\n[plugins.'io.containerd.server.v1.debug']\nuid = 0\n{NEW_RUNC}"), ("2.3.4",)),
     "version 1": Shape(one(RUNC.replace(f'"{OLD}"', "cri") + '[plugins.cri]\nsandbox_image = "p"\n'), ONE),

@@ -104,6 +104,17 @@ async def test_a_child_of_k3s(tmp_path: Path) -> None:
     assert daemon.notes == ("k3s.service runs kubelet too: it restarts with containerd",)
 
 
+async def test_microk8s_starts_containerd_by_a_script(tmp_path: Path) -> None:
+    unit = "snap.microk8s.daemon-containerd.service"
+    config = "/var/snap/microk8s/current/args/containerd.toml"
+    argv = ("/snap/microk8s/77/bin/containerd", "--config", config)
+    host = Host(Process(9, argv, "/snap/microk8s/77/bin/containerd", unit), "v1.6.28")
+    units = Units(**{"snap.microk8s.daemon_containerd": replace(UNIT, exec_start=("/usr/bin/snap", "run", "x"))})
+    daemon = await found(host, units, tmp_path)
+    assert (daemon.binary, daemon.config) == ("/snap/microk8s/77/bin/containerd", config)
+    assert (daemon.distribution, daemon.notes) == ("microk8s", ())
+
+
 @pytest.mark.parametrize(
     ("name", "files"),
     [

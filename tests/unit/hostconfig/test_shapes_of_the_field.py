@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from hostconfig_shapes import ALL, BROKEN, LOADS, ONE
+from hostconfig_shapes import ALL, BROKEN, LOADS, MICROK8S, ONE
 from hostconfig_trees import FOLDER, MAIN, read, write
 
 from reconciler.api.noderuntime import Handler, RevisionData
 from reconciler.hostconfig import Code, HostConfig, Verdict
 from reconciler.hostconfig.cri_section import served_runtimes
+from reconciler.hostconfig.distribution import edited_file
 from reconciler.hostconfig.effective import load
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.version import parse
@@ -30,7 +31,8 @@ def test_handlers_come_and_go(shape: str, release: str, tmp_path: Path) -> None:
     outcome = asyncio.run(host.apply("site", "uid", CRUN))
     assert (outcome.verdict, outcome.message) == (Verdict.CHANGED, "")
     assert outcome.handlers == tuple(sorted({*about.handlers, "crun", "kata.qemu"}))
-    served = served_runtimes(load(HostRoot(tmp_path), about.config, parse(release)))
+    main = edited_file(HostRoot(tmp_path), about.config)
+    served = served_runtimes(load(HostRoot(tmp_path), main, parse(release)))
     cgroup = {"SystemdCgroup": True} if about.cgroup else {}
     assert served["crun"]["options"] == {"BinaryName": "/bin/crun", **cgroup}
     if about.untouched:
@@ -94,6 +96,14 @@ def test_a_generated_file_without_a_directory_is_not_edited(tmp_path: Path) -> N
     files = {path: b"version = 3\n"}
     write(tmp_path, files)
     outcome = asyncio.run(HostConfig(tmp_path, path, "2.2.9").apply("site", "uid", CRUN))
+    assert (outcome.verdict, outcome.reason) == (Verdict.REFUSED, Code.UNSUPPORTED_DISTRIBUTION)
+    assert read(tmp_path) == files
+
+
+def test_microk8s_without_its_template_is_not_edited(tmp_path: Path) -> None:
+    files = {MICROK8S: LOADS["kubeadm, containerd 1"].files[MAIN]}
+    write(tmp_path, files)
+    outcome = asyncio.run(HostConfig(tmp_path, MICROK8S, "1.7.34").apply("site", "uid", CRUN))
     assert (outcome.verdict, outcome.reason) == (Verdict.REFUSED, Code.UNSUPPORTED_DISTRIBUTION)
     assert read(tmp_path) == files
 
