@@ -38,7 +38,8 @@ _IMAGE_KEYS = (
     "image_pull_with_sync_fs",
     "stats_collect_period",
 )
-_IMAGE_KEYS_OF_CONTAINERD = ("snapshotter", "disable_snapshot_annotations", "discard_unpacked_layers")
+MOVED_WITH_RUNTIMES = frozenset({"snapshotter", "disable_snapshot_annotations", "discard_unpacked_layers"})
+"""Keys of `containerd` that the migration moves to the images only where there are runtimes."""
 _CORE_PLUGINS = {
     "cgroups": "io.containerd.monitor.v1.cgroups",
     "linux": "io.containerd.runtime.v1.linux",
@@ -112,7 +113,7 @@ def _images(new: Table, old: Table) -> Table:
     out.update({key: old[key] for key in _IMAGE_KEYS if key in old})
     containerd = table(old, "containerd")
     if isinstance(containerd.get("runtimes"), dict):
-        out.update({key: containerd[key] for key in _IMAGE_KEYS_OF_CONTAINERD if key in containerd})
+        out.update({key: containerd[key] for key in MOVED_WITH_RUNTIMES if key in containerd})
     return out
 
 
@@ -137,7 +138,7 @@ def _cni(new: Table, old: Table) -> Table:
 
 
 def _containerd(new: Table, old: Table) -> Table:
-    out = {**{key: value for key, value in old.items() if key not in _IMAGE_KEYS_OF_CONTAINERD}, **new}
+    out = {**{key: value for key, value in old.items() if key not in MOVED_WITH_RUNTIMES}, **new}
     runtimes = out.get("runtimes")
     if isinstance(runtimes, dict):
         out["runtimes"] = {name: _sandboxer(one) if isinstance(one, dict) else one for name, one in runtimes.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.api.noderuntime import Handler, RevisionData, WrittenBy
 from reconciler.hostconfig import blocks, cri_section, dropins, render, winning_file
-from reconciler.hostconfig.dialects import CRI_IMAGES, CRI_RUNTIME, CRI_V1, CRI_V2, table
+from reconciler.hostconfig.dialects import CRI_IMAGES, CRI_RUNTIME, CRI_V1, CRI_V2, MOVED_WITH_RUNTIMES, table
 from reconciler.hostconfig.distribution import is_generated
 from reconciler.hostconfig.effective import Effective
 from reconciler.hostconfig.handler_keys import check_extra
@@ -161,15 +161,17 @@ def written_id(base: Effective) -> str:
     """The id under which our handlers are read beside those of the files (facts on mixed versions and ids).
 
     Where a version 2 document has runtimes under the new id already, those under the old one are dropped
-    by the migration; where it has them under the old one, the first under the new one would hide them.
+    by the migration; where it has them under the old one, the first under the new one would hide them. And
+    the first runtime under the old one makes the migration move keys that it leaves behind without it.
     """
     if base.containerd.one:
         return cri_section.runtime_id(base)
     each = base.containerd.migrates_each_file
     document = base.files[0].document if each and base.files else base.merged
     plugins = table(document, "plugins")
+    old = table(table(plugins, CRI_V2), "containerd")
     if document.get("version", 0) != 2 or "runtimes" in table(table(plugins, CRI_RUNTIME), "containerd"):
         return CRI_RUNTIME
-    if "runtimes" in table(table(plugins, CRI_V2), "containerd"):
+    if "runtimes" in old:
         return CRI_V2
-    return CRI_RUNTIME if {CRI_RUNTIME, CRI_IMAGES} & plugins.keys() else CRI_V2
+    return CRI_RUNTIME if {CRI_RUNTIME, CRI_IMAGES} & plugins.keys() or MOVED_WITH_RUNTIMES & old.keys() else CRI_V2

@@ -128,6 +128,9 @@ LOADS: dict[str, Shape] = {
         untouched=True,
         cgroup=False,
     ),
+    "a snapshotter and no runtimes": Shape(
+        one(f'version = 2\n[{CRI}.containerd]\nsnapshotter = "native"\n'), cgroup=False
+    ),
     "version 4": Shape(one(f"version = 4\n[plugins.'io.containerd.server.v1.debug']\nuid = 0\n{NEW_RUNC}"), ("2.3.4",)),
     "version 1": Shape(one(RUNC.replace(f'"{OLD}"', "cri") + '[plugins.cri]\nsandbox_image = "p"\n'), ONE),
     "version 2 ids without a version, 2.3": Shape(one(PLAIN.replace("version = 2\n", "")), ("2.3.4",)),

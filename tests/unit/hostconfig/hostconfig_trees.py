@@ -114,6 +114,7 @@ def _leaves(draw: st.DrawFn, family: str, *, first: bool) -> list[Leaf]:
     maybe(("plugins", family, "max_container_log_line_size"), 16384, 0, odds=3)
     maybe(("plugins", family, "cni", "conf_dir"), "/etc/cni/net.d", odds=3)
     maybe(("plugins", family, "containerd", "default_runtime_name"), "runc", odds=3)
+    maybe(("plugins", images, *(() if family == RUNTIME else ("containerd",)), "snapshotter"), "native", odds=3)
     handlers = draw(st.lists(st.sampled_from(["crun", "vendor.x", "gpu"]), unique=True, max_size=2))
     if first and (handlers or draw(st.booleans())):
         handlers.append("runc")
