@@ -45,6 +45,7 @@ def _run_one(lab: Lab, scenario: Scenario, loops: int) -> dict[str, Any]:
         verdict.facts[f"stage {stage}: s"] = seconds
     for name, value in figures.agents(lab.nodes).items():
         verdict.facts[f"as the agents count: {name}"] = [round(max(value - counted[name], 0.0), 2)]
+    verdict.check(lab.probe.alive, "the observer's probe of CRI has died: outages went unseen")
     left = _come_to_rest(lab)
     verdict.check(not left, f"after the scenario: {left}")
     return {
