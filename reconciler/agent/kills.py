@@ -118,10 +118,10 @@ class Kills:
         for pod, wait in zip(doomed, waits, strict=True):
             if wait is not None and wait <= 0 and pod.metadata.uid not in self._killing:
                 self._begin(tasks, pod, containers, sandboxes)
-        if any([await self._over(pod, containers, sandboxes) for pod in leaving if _phase_pod(pod)]):
+        if any([await self._over(pod, containers, sandboxes) for pod in leaving if phase_pod(pod)]):
             self._changed()
         later = [w for w in waits if w is not None and w > 0]
-        ours = any(_phase_pod(p) and p.metadata.uid not in self.ended for p in leaving)
+        ours = any(phase_pod(p) and p.metadata.uid not in self.ended for p in leaving)
         return EAGER if ours else min(later, default=None)
 
     def _mine(self, pod: Pod) -> bool:
@@ -135,7 +135,7 @@ class Kills:
         since = self._openings_since(pod)
         if not since:
             return None
-        if _phase_pod(pod) or pod.metadata.annotations.get(names.KILL_RETRY_ANNOTATION) == "true":
+        if phase_pod(pod) or pod.metadata.annotations.get(names.KILL_RETRY_ANNOTATION) == "true":
             return 0.0
         grace = float(pod.metadata.deletion_grace_period_seconds or 0)
         return since[0] + grace + MARGIN - asyncio.get_running_loop().time()
@@ -187,7 +187,7 @@ class Kills:
         def left() -> float:
             deleted = pod.metadata.deletion_timestamp
             owed = 0.0 if deleted is None else max((deleted - self._deps.clock.now()).total_seconds(), 0.0)
-            looping = _phase_pod(pod) and len(self._openings_since(pod)) >= LOOP
+            looping = phase_pod(pod) and len(self._openings_since(pod)) >= LOOP
             return min(owed, LOOP_GRACE) if looping else owed
 
         async def stop() -> None:
@@ -229,7 +229,7 @@ class Kills:
         return now - self._quiet.setdefault(uid, now) >= QUIET
 
 
-def _phase_pod(pod: Pod) -> bool:
+def phase_pod(pod: Pod) -> bool:
     return pod.metadata.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_PHASE
 
 
@@ -246,7 +246,7 @@ def _leaving(pod: Pod) -> bool:
     """
     if pod.metadata.deletion_timestamp is not None:
         return pod.metadata.deletion_grace_period_seconds != 0 or not _finished(pod)
-    if not _phase_pod(pod) or not _finished(pod):
+    if not phase_pod(pod) or not _finished(pod):
         return False
     codes = [s.state.terminated.exit_code for s in pod.status.container_statuses if s.state.terminated is not None]
     good = pod.status.phase == "Succeeded" or codes == [0]

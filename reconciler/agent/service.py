@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from metrics.kube import WatchMetrics
 from reconciler.agent.deps import Deps
+from reconciler.agent.guard import Guard
 from reconciler.agent.kills import Kills
 from reconciler.agent.probe import Probe
 from reconciler.agent.reporting import Reporter
@@ -44,6 +45,9 @@ class Agent:
         self._reporter = Reporter(deps, self.barrier, self._probe, self._worker, ended=lambda: self.kills.ended)
         self._recorder = Recorder(deps.client, "agent", deps.clock, instance=deps.node)
         self._reviver = Reviver(deps, self._probe, self._recorder)
+        self._guard = Guard(
+            deps, self.barrier, self._probe, self._pods.store, self._recorder, changing=lambda: self._worker.busy
+        )
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
         self.barrier.listen(self._on_barrier)
@@ -67,7 +71,7 @@ class Agent:
 
     @property
     def _parts(self) -> tuple[Runs, ...]:
-        work = (self._probe, self._worker, self.kills, self._reporter, self._reviver, self._recorder)
+        work = (self._probe, self._worker, self.kills, self._reporter, self._reviver, self._guard, self._recorder)
         return (self._nodes, self._pods, *work)
 
     def stop(self) -> None:
@@ -87,6 +91,7 @@ class Agent:
     def _on_pod(self, kind: str, old: Any, new: Any, initial: bool) -> None:
         self.kills.nudge()
         self._worker.nudge()
+        self._guard.nudge()
 
     def _on_barrier(self, state: State) -> None:
         self._reporter.wake()

@@ -23,7 +23,9 @@ from reconciler.hostconfig.lock import host_lock
 from reconciler.hostconfig.model import Code, Findings, Outcome, Refused, Timing, Verdict
 from reconciler.hostconfig.planning import holds, plan_apply, plan_remove
 from reconciler.hostconfig.proof import Prover
+from reconciler.hostconfig.proven import Proven
 from reconciler.hostconfig.repairing import plan_repair
+from reconciler.hostconfig.rescue import Rescue
 from reconciler.hostconfig.snapshot import Plan, Snapshot
 from reconciler.hostconfig.state import Held, Journal, Pending, State, pending_files
 from reconciler.hostconfig.transaction import Transaction
@@ -78,6 +80,17 @@ class HostConfig:
             self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace)
             self._dead_man = DeadMan(systemd, self._host, self._state, state_dir, unit, trace)
         self._busy = False
+        self._proven = Proven(self._host, self._state.folder, version, trace)
+        self.rescue = Rescue(
+            self._host,
+            self._state,
+            self._proven,
+            self._snapshot,
+            prover=self._prover,
+            cri=cri,
+            clock=self._clock,
+            timing=self._timing,
+        )
 
     @property
     def busy(self) -> bool:
@@ -161,6 +174,7 @@ class HostConfig:
             writing.probe(self._host, file.path)
         if fence is not None:
             await fence()
+        self._proven.forget()  # of files that are about to be others
         self._state.keep(plan.files)
         runtimes = dict(journal.runtimes)
         if operation == "apply":

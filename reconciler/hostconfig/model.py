@@ -37,6 +37,8 @@ class Code(enum.StrEnum):
     PENDING_FOREIGN_CHANGE = "PendingForeignChange"
     VERIFY_FAILED = "VerifyFailed"
     NOT_OURS = "NotOurs"
+    CONTESTED = "Contested"
+    """Of the guard alone: a file was put back as often as may be, and is changed again."""
 
 
 class Verdict(enum.StrEnum):

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from tests.cluster import api as names
@@ -200,6 +201,13 @@ class Lab:
                 verdict.check(ended <= made, f"{node.name}: {phase} was made {ended - made:.2f} s before the last went")
             before = uid
 
+    def events(self, node: Node, since: float) -> list[str]:
+        """`reason: note` of the product's Events regarding the Node."""
+        found = self.observer.items("/apis/events.k8s.io/v1/namespaces/default/events")
+        mine = [e for e in found if e["regarding"].get("kind") == "Node" and e["regarding"]["name"] == node.name]
+        ours = [e for e in mine if "reconciler" in (e.get("reportingController") or "")]
+        return [f"{e['reason']}: {e.get('note', '')}" for e in ours if _seconds(e) >= since - 1]
+
     def reset(self) -> list[str]:
         """Bring the product to rest whatever the scenario left; what it could not clean up in 60 s."""
         for node in self.nodes:
@@ -269,3 +277,8 @@ def restore(node: Node) -> None:
 def phase_of(pod: Object | None) -> str:
     """`status.phase`, empty for none."""
     return str(((pod or {}).get("status") or {}).get("phase", ""))
+
+
+def _seconds(event: Object) -> float:
+    text = event.get("eventTime") or event["metadata"]["creationTimestamp"]
+    return datetime.fromisoformat(text).timestamp()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import datetime
 
 from tests.cluster import api as names
 from tests.cluster import runtimes
@@ -62,9 +61,9 @@ def start_limit(lab: Lab, verdict: Verdict, loops: int) -> None:
     seconds = time.time() - began
     verdict.measured("start limit: serving again after s", seconds)
     verdict.check(revived and seconds <= _REVIVED, f"serving again after {seconds:.1f} s: {revived}")
-    found = wait_until(lambda: bool(_events(lab, node, began)), 20, every=0.5, raises=False)
+    found = wait_until(lambda: bool(lab.events(node, began)), 20, every=0.5, raises=False)
     verdict.check(found, "no Event regarding the node says what happened")
-    verdict.facts["start limit: Events"] = _events(lab, node, began)
+    verdict.facts["start limit: Events"] = lab.events(node, began)
     other.run("systemctl", "stop", "containerd")
     time.sleep(20)
     verdict.check(_unit(other) == "inactive", f"stopped by an admin, containerd is {_unit(other)}")
@@ -103,15 +102,3 @@ def _condition(lab: Lab, node: Node) -> Object:
     item = lab.observer.get(f"{names.NODES}/{node.name}")
     found = [c for c in item["status"]["conditions"] if c["type"] == "ContainerdServing"]
     return found[0] if found else {}
-
-
-def _events(lab: Lab, node: Node, since: float) -> list[str]:
-    found = lab.observer.items("/apis/events.k8s.io/v1/namespaces/default/events")
-    mine = [e for e in found if e["regarding"].get("kind") == "Node" and e["regarding"]["name"] == node.name]
-    ours = [e for e in mine if "reconciler" in (e.get("reportingController") or "")]
-    return [f"{e['reason']}: {e.get('note', '')}" for e in ours if _seconds(e) >= since - 1]
-
-
-def _seconds(event: Object) -> float:
-    text = event.get("eventTime") or event["metadata"]["creationTimestamp"]
-    return datetime.fromisoformat(text).timestamp()

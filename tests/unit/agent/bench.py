@@ -143,6 +143,30 @@ class Systemd:
 
 
 @dataclass
+class Rescue:
+    """The guard's hands; `files` stands for the signature of what lies on disk."""
+
+    files: int = 0
+    proven: bool = True
+    outcome: Outcome = field(default_factory=lambda: Outcome(Verdict.UNCHANGED))
+    calls: list[str] = field(default_factory=list)
+
+    async def signature(self) -> tuple[tuple[str, int, int, int], ...]:
+        return (("/etc/containerd/config.toml", self.files, 0, 0),)
+
+    async def remember(self) -> bool:
+        self.calls.append("remember")
+        return self.proven
+
+    async def forget(self) -> None:
+        self.calls.append("forget")
+
+    async def put_back(self, *, failed: bool) -> Outcome:
+        self.calls.append("put back, failed" if failed else "put back")
+        return self.outcome
+
+
+@dataclass
 class Host:
     """The engine; `outcome` is what a change comes to."""
 
@@ -152,6 +176,7 @@ class Host:
     changes: list[tuple[str, str]] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(loads=True, serves=True))
     during: Callable[[], Awaitable[None]] | None = None
+    rescue: Rescue = field(default_factory=Rescue)
 
     async def apply(self, name: str, uid: str, data: Any, *, fence: Any = None) -> Outcome:
         return await self._change("apply", name, fence)

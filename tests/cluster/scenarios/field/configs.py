@@ -16,6 +16,7 @@ _FOREIGN = f'{_RUNTIMES}.runc]\nruntime_type = "io.containerd.runc.v2"\n{_RUNTIM
     'runtime_type = "io.containerd.demo.v2"\n'
 )
 _LABEL = "example.com/demo-installed"
+_OUTAGE = 10.0
 _EXTRA = "etc/containerd/extra.d/10-own.toml"
 
 
@@ -101,6 +102,39 @@ def written_anew(lab: Lab, verdict: Verdict) -> None:
     verdict.check(starts == 2, f"drift: {starts} starts of containerd, theirs and ours are 2")
     lab.delete()
     lab.wait_gone()
+
+
+_ON_HOST = "nsenter -t 1 -m -p -u -i -n -- sh -c"
+_BREAKS = f"""{_ON_HOST} 'echo "imports = [ , ]" >> /etc/containerd/config.toml'"""
+_FOLDER = "var/lib/runtime-reconciler"
+
+
+def payload_breaks_it(lab: Lab, verdict: Verdict) -> None:
+    """A payload leaves a configuration that would not start, unread at first; then one that restarts containerd."""
+    for restarts in (False, True):
+        what = "guard: broken and restarted" if restarts else "guard: broken"
+        script = f"{runtimes.INSTALL}; {_BREAKS}; " + (f"{runtimes.RESTART} || true; " if restarts else "") + "sleep 8"
+        runtime = runtimes.full()
+        runtime["spec"]["phases"]["install"] = runtimes.phase(script)
+        began = time.time()
+        lab.create(runtime)
+        lab.wait_ready(90)
+        for node in lab.nodes:
+            rejected = [path.read_text() for path in (node.root / _FOLDER / "rejected").glob("*")]
+            verdict.check(
+                rejected == [f"{CONTAINERD_CONFIG}imports = [ , ]\n"], f"{what}: {node.name}: kept {rejected}"
+            )
+            for outage in lab.probe.outages(node.name, began):
+                verdict.measured(f"{what}: CRI outage s", outage.seconds)
+                verdict.check(outage.seconds <= _OUTAGE, f"{what}: {node.name}: CRI away for {outage.seconds:.1f} s")
+            said = [e for e in lab.events(node, began) if e.startswith("ConfigPutBack")]
+            verdict.check(len(said) == 1, f"{what}: {node.name}: Events {lab.events(node, began)}")
+        lab.delete()
+        lab.wait_gone()
+        for node in lab.nodes:
+            text = (node.root / "etc/containerd/config.toml").read_text()
+            verdict.check(text == CONTAINERD_CONFIG, f"{what}: {node.name}: afterwards the configuration is {text!r}")
+            node.sh(f"rm -rf /{_FOLDER}/rejected /{_FOLDER}/put-back.json")
 
 
 def _configure(node: Node, text: str) -> None:

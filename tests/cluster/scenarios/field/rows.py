@@ -30,6 +30,7 @@ ROWS: dict[str, Row] = {
     "C: a configuration with imports of its own": configs.imports,
     "D: a configuration without a table of runtimes": configs.no_runtimes,
     "drift: the configuration written anew by somebody": configs.written_anew,
+    "guard: a payload leaves a configuration that would not start": configs.payload_breaks_it,
 }
 """Of the others, a1 is scenario 5, b1 scenario 2, h1 and h2 scenario 6."""
 
