@@ -9,11 +9,12 @@ import asyncio
 import copy
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostconfig_trees import GVISOR, IMAGES, KATA, MAIN, Tree, read, trees, write
+from hostconfig_trees import FOLDER, GVISOR, IMAGES, KATA, MAIN, Tree, read, trees, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -106,30 +107,56 @@ def test_apply_adds_exactly_our_handlers_and_remove_takes_them_out(release: str)
     check()
 
 
+def comment(tree: Tree) -> Tree:
+    """A line at the top of every file."""
+    return {path: b"# site\n" + data for path, data in tree.items()}
+
+
+def value(tree: Tree) -> Tree:
+    """Another pause image."""
+    return {path: data.replace(b"p:1", b"p:10") for path, data in tree.items()}
+
+
+def appended(tree: Tree) -> Tree:
+    """A table at the end of the main file."""
+    data = tree.get(MAIN, b"")
+    end = b"\r\n" if data.split(b"\n")[0].endswith(b"\r") else b"\n"
+    joint = b"" if data.endswith(b"\n") or not data else end
+    return {**tree, MAIN: data + joint + b"[stream_processors.site]" + end + b'  path = "/bin/site"' + end}
+
+
+def file(tree: Tree) -> Tree:
+    """A drop-in."""
+    return {**tree, f"{FOLDER}/50-site.toml": b"[debug]\n"}
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_two_runtimes_go_in_any_order_and_leave_the_edits_of_others(release: str) -> None:
-    def edited(tree: Tree) -> Tree:
-        """What an administrator does: a comment at the top and another value."""
-        return {path: b"# site\n" + data.replace(b"p:1", b"p:10") for path, data in tree.items()}
-
     @ANY
-    @given(trees(parse(release)), st.permutations(["kata", "gvisor"]))
-    def check(tree: Tree, order: list[str]) -> None:
+    @given(
+        trees(parse(release)),
+        st.permutations(["kata", "gvisor"]),
+        st.lists(st.sampled_from([comment, value, appended, file]), unique=True),
+    )
+    def check(tree: Tree, order: list[str], edits: list[Callable[[Tree], Tree]]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             write(root, tree)
             host = HostConfig(root, "", release)
             first = asyncio.run(host.apply("kata", "uid", KATA))
             second = asyncio.run(host.apply("gvisor", "uid", GVISOR))
-            if first.verdict is Verdict.REFUSED:
-                assert second.verdict is Verdict.REFUSED
+            if first.verdict is Verdict.REFUSED or not tree:
+                assert second.verdict is first.verdict
                 return
-            write(root, {path: data for path, data in edited(read(root)).items() if path in tree})
-            served = host.check().handlers
-            assert {"kata-qemu", "kata.fc", "runsc"} <= set(served)
+            made = read(root).keys() - tree.keys()
+            for edit in edits:
+                mine = {path: data for path, data in read(root).items() if path in made}
+                write(root, {**edit(read(root)), **mine})
+                tree = edit(tree)
+            assert {"kata-qemu", "kata.fc", "runsc"} <= set(host.check().handlers)
             for name in order:
                 assert asyncio.run(host.remove(name)).verdict is Verdict.CHANGED
-            assert read(root) == edited(tree)
+            assert read(root) == tree
 
     check()
 
