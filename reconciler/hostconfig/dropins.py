@@ -22,6 +22,8 @@ PATTERN = f"{OUR_PREFIX}*.toml"
 HEADER = "# Made by runtime-reconciler; `reconciler config remove` takes it away.\n"
 CREATED_VERSION = 3
 """`version` of a main file that we make: every 2.x knows it."""
+_VOLATILE = ("/run/", "/var/run/", "/tmp/")
+"""Empty after a reboot."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -44,18 +46,21 @@ def take(snapshot: Snapshot, effective: Effective, name: str) -> None:
 
 
 def place(snapshot: Snapshot, base: Effective, name: str, text: str) -> None:
-    """Write the drop-in of `name`. Raises Refused(UnsupportedDistribution, InlinePlugins, UnsupportedSyntax)."""
+    """Write the drop-in of `name`. Raises Refused(UnsupportedDistribution, UnsupportedSyntax, NotWritable)."""
     folder = covered(snapshot.host, base, file_name(name))
-    path = posixpath.join(snapshot.host.real(folder or _own_folder(base)), file_name(name))
+    real = snapshot.host.real(folder or _own_folder(base))
+    if snapshot.host.exists(real) and not snapshot.host.is_dir(real):
+        raise Refused(Code.NOT_WRITABLE, f"{real} is not a directory: our drop-in must go there")
+    path = posixpath.join(real, file_name(name))
     snapshot.put(path, (HEADER + text).encode())
     if folder is None:
         _import(snapshot, base)
 
 
 def covered(host: HostRoot, effective: Effective, name: str) -> str | None:
-    """The first directory in which a written import would match the file `name`."""
+    """The first lasting directory in which a written import would match the file `name`."""
     for folder, last in _patterns(effective):
-        if host.matches(last, name):
+        if not folder.startswith(_VOLATILE) and host.matches(last, name):
             return folder
     return None
 

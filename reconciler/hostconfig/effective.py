@@ -91,8 +91,7 @@ class _Loader:
         result = Effective(main=config_path or DEFAULT_CONFIG, containerd=self._version)
         if not self._version.one:
             result.merged["version"] = self._version.config_version_max
-        data = self._read(result.main)
-        if data is None:
+        if self._is_missing(result.main):
             if config_path:
                 result.stop(Finding(Code.MISSING_CONFIG, config_path, f"{config_path}, named by --config, is missing"))
             return result
@@ -131,6 +130,12 @@ class _Loader:
                 f"containerd {self._version} does not start with it: take the `version` line out"
             )
             result.stop(Finding(Code.DIALECT_MISMATCH, loaded.path, text, line_of(loaded.data, "version")))
+
+    def _is_missing(self, path: str) -> bool:
+        try:
+            return self._read(path) is None
+        except OSError:
+            return False  # there, and not readable: told when it is loaded
 
     def _read(self, path: str) -> bytes | None:
         """None: missing. Raises OSError."""

@@ -11,7 +11,7 @@ from reconciler.hostconfig.checks import examine
 from reconciler.hostconfig.dump import Dump
 from reconciler.hostconfig.effective import DEFAULT_CONFIG, Effective, load
 from reconciler.hostconfig.hostroot import HostRoot
-from reconciler.hostconfig.model import FileChange, Findings
+from reconciler.hostconfig.model import Code, FileChange, Findings, Refused
 from reconciler.hostconfig.version import Version
 
 
@@ -78,14 +78,16 @@ class Snapshot:
             crosscheck.compare(self.dump, self.config_path, change, plan.then.handlers, plan.ours | plan.gone)
 
     def read(self, real: str) -> bytes | None:
-        """One file with the change; None when it is not there. Raises OSError."""
+        """One file with the change; None when it is not there. Raises Refused(NotWritable)."""
         if real in self.overlay:
             return self.overlay[real]
         if real not in self.seen:
             try:
                 self.seen[real] = self.host.read(real)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 self.seen[real] = None
+            except OSError as error:
+                raise Refused(Code.NOT_WRITABLE, f"{real} cannot be read: {error.strerror}") from error
         return self.seen[real]
 
     def put(self, real: str, data: bytes | None) -> None:
