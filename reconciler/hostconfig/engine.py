@@ -157,7 +157,7 @@ class HostConfig:
         async def work() -> Outcome:
             async with host_lock(self._state.lock, wait=self._timing.lock_wait):
                 await self._recover()
-                return await self._begin(operation, name, uid, plan(), fence)
+                return await self._begin(operation, name, uid, await asyncio.to_thread(plan), fence)
 
         try:
             supported(self._version)
@@ -166,25 +166,32 @@ class HostConfig:
             return error.outcome()
 
     async def _begin(self, operation: str, name: str, uid: str, plan: Plan, fence: Fence | None) -> Outcome:
-        journal = self._state.load()
+        journal = await asyncio.to_thread(self._state.load)
         pending = await self._pending(operation, name, uid, plan, journal)
         if not plan.files and not await self._stale(plan):
             return await self._nothing_to_do(operation, name, uid, plan, journal, fence)
-        for file in plan.files:
-            writing.probe(self._host, file.path)
+        await asyncio.to_thread(self._writable, plan)
         if fence is not None:
             await fence()
-        self._proven.forget()  # of files that are about to be others
-        self._state.keep(plan.files)
         runtimes = dict(journal.runtimes)
         if operation == "apply":
             runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
         journal = Journal(runtimes=runtimes, pending=pending)
-        self._state.save(journal)
+        await asyncio.to_thread(self._lay_down, plan, journal)
         outcome = await self._transaction().drive(journal, pending)
         if not outcome.good:
             return replace(outcome, findings=plan.now.findings)
         return _described(plan, outcome)
+
+    def _writable(self, plan: Plan) -> None:
+        for file in plan.files:
+            writing.probe(self._host, file.path)
+
+    def _lay_down(self, plan: Plan, journal: Journal) -> None:
+        """All that the change needs of the state directory, before its first write."""
+        self._proven.forget()  # of files that are about to be others
+        self._state.keep(plan.files)
+        self._state.save(journal)
 
     async def _nothing_to_do(
         self, operation: str, name: str, uid: str, plan: Plan, journal: Journal, fence: Fence | None
@@ -193,12 +200,12 @@ class HostConfig:
         runtimes = dict(journal.runtimes)
         if operation == "remove":
             runtimes.pop(name, None)
-        elif operation == "apply" and plan.ours and holds(self._snapshot(), name):
+        elif operation == "apply" and plan.ours and await asyncio.to_thread(holds, self._snapshot(), name):
             runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
         if runtimes != journal.runtimes:
             if fence is not None:
                 await fence()
-            self._state.save(Journal(runtimes=runtimes))
+            await asyncio.to_thread(self._state.save, Journal(runtimes=runtimes))
         return _described(plan, Outcome(Verdict.UNCHANGED))
 
     async def _pending(self, operation: str, name: str, uid: str, plan: Plan, journal: Journal) -> Pending:
@@ -239,7 +246,7 @@ class HostConfig:
                 raise Refused(Code.BUSY, f"CRI does not serve now: {error.message}") from error
             return pending
         if plan.now.serves and operation != "repair":
-            self._no_foreign_change(plan, frozenset(status.handlers))
+            await asyncio.to_thread(self._no_foreign_change, plan, frozenset(status.handlers))
         ready = tuple(sorted(sandbox.id for sandbox in sandboxes if sandbox.ready))
         return msgspec.structs.replace(pending, network_ready=status.network_ready, sandboxes=ready)
 
@@ -265,9 +272,9 @@ class HostConfig:
         return not plan.ours <= set(status.handlers)
 
     async def _recover(self) -> list[Outcome]:
-        journal = self._state.load()
+        journal = await asyncio.to_thread(self._state.load)
         if journal.pending is None:
-            self._state.forget()  # the bytes of a change whose maker died right after closing it
+            await asyncio.to_thread(self._state.forget)  # the bytes of a change whose maker died right after closing it
             return []
         return [await self._transaction().recover(journal, journal.pending)]
 

@@ -20,6 +20,8 @@ from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, FileChange, Refused
 from reconciler.hostconfig.writing import ABSENT, Trace, digest, read, write_state
 
+RUN_DIR = "/run/runtime-reconciler"
+"""What was proven lies in memory, and lives as long as the boot that proved it."""
 MANIFEST = "proven.json"
 BYTES = "proven"
 REJECTED = "rejected"
@@ -40,10 +42,11 @@ class ProvenSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proven:
-    """Below the state directory of one host. Every method blocks on the disk; those that write need the host's lock."""
+    """Of one host; rejected bytes go to its state directory. Every method blocks; those that write need the lock."""
 
-    def __init__(self, host: HostRoot, folder: Path, version: str, trace: Trace) -> None:
-        self._host, self._folder, self._version, self._trace = host, folder, version, trace
+    def __init__(self, host: HostRoot, state: Path, version: str, trace: Trace) -> None:
+        self._host, self._state, self._version, self._trace = host, state, version, trace
+        self._folder = host.local(RUN_DIR)
 
     def load(self) -> ProvenSet | None:
         """None when nothing was proven by this release, or what was kept cannot be read."""
@@ -78,6 +81,8 @@ class Proven:
             (self._folder / MANIFEST).unlink(missing_ok=True)
             for old in (self._folder / BYTES).glob("*"):
                 old.unlink(missing_ok=True)
+            (self._folder / BYTES).rmdir()
+            self._folder.rmdir()
 
     def put_back(self, proven: ProvenSet, broken: frozenset[str], now: datetime) -> list[FileChange]:
         """Make the files those of `proven`, and set the other `broken` ones aside; what was there is kept.
@@ -112,7 +117,7 @@ class Proven:
         return data
 
     def _reject(self, path: str, data: bytes, now: datetime) -> None:
-        folder = self._folder / REJECTED
+        folder = self._state / REJECTED
         try:
             write_state(folder / f"{now:%Y%m%dT%H%M%S}{path.replace('/', '-')}", data)
             for old in sorted(folder.iterdir())[:-REJECTED_MAX]:
@@ -131,13 +136,13 @@ class Proven:
                 raise Refused(Code.CONTESTED, text)
             history[path] = [*history.get(path, ()), now]
         try:
-            write_state(self._folder / HISTORY, msgspec.json.encode({p: t for p, t in history.items() if t}))
+            write_state(self._state / HISTORY, msgspec.json.encode({p: t for p, t in history.items() if t}))
         except OSError as error:
-            raise Refused(Code.NOT_WRITABLE, f"{self._folder / HISTORY}: {error.strerror}") from error
+            raise Refused(Code.NOT_WRITABLE, f"{self._state / HISTORY}: {error.strerror}") from error
 
     def _history(self) -> dict[str, list[datetime]]:
         try:
-            data = read(self._folder / HISTORY)
+            data = read(self._state / HISTORY)
             return {} if data is None else msgspec.json.decode(data, type=dict[str, list[datetime]])
         except (OSError, msgspec.MsgspecError):
             return {}

@@ -56,7 +56,7 @@ class Transaction:
 
     async def recover(self, journal: Journal, pending: Pending) -> Outcome:
         """Go on with what another process began: forward once something was written, else it never was."""
-        now = [self._now(file) for file in pending.files]
+        now = await asyncio.to_thread(lambda: [self._now(file) for file in pending.files])
         untouched = all(held == file.before for held, file in zip(now, pending.files, strict=True))
         if pending.step is Step.WRITING and untouched:
             await self._finish(pending, undone=True)
@@ -64,7 +64,7 @@ class Transaction:
         if pending.step is Step.WRITTEN and pending.files and untouched:
             reason = "the host took the change back by itself"
             pending = msgspec.structs.replace(pending, step=Step.UNDOING, restarts=0, reason=reason)
-            journal = self._save(journal, pending)
+            journal = await self._save(journal, pending)
         return await self.drive(journal, pending)
 
     async def drive(self, journal: Journal, pending: Pending) -> Outcome:
@@ -81,7 +81,7 @@ class Transaction:
             return self._outcome(Verdict.CHANGED)
         log.error("change proven bad", extra={"runtime": pending.name, "why": proof.message})
         pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=proof.message)
-        journal = self._save(journal, pending)
+        journal = await self._save(journal, pending)
         return await self._undo(journal, pending)
 
     # Files
@@ -90,13 +90,16 @@ class Transaction:
         """Bring every file to `after`. Raises Refused with nothing said about those already written."""
         if pending.step is Step.WRITTEN:
             return pending
+        await asyncio.to_thread(self._write_files, pending)
+        pending = msgspec.structs.replace(pending, step=Step.WRITTEN, commit=self._clock.monotonic(), boot=self._boot)
+        await self._save(journal, pending)
+        return pending
+
+    def _write_files(self, pending: Pending) -> None:
         if self._dead_man is not None:
             self._dead_man.prepare(pending)  # what it needs of the disk, it needs before anything is changed
         for file in pending.files:
             self._put(file, file.before, file.after)
-        pending = msgspec.structs.replace(pending, step=Step.WRITTEN, commit=self._clock.monotonic(), boot=self._boot)
-        self._save(journal, pending)
-        return pending
 
     def _put(self, file: PendingFile, old: str, new: str) -> None:
         """From `old` to `new`, unless it is `new` already. Raises Refused."""
@@ -115,13 +118,16 @@ class Transaction:
         except OSError as error:
             raise Refused(Code.NOT_WRITABLE, f"{file.path}: {error.strerror}") from error
 
+    def _written(self, pending: Pending) -> list[PendingFile]:
+        return [file for file in pending.files if self._now(file) == file.after and file.after != file.before]
+
     async def _withdraw(self, journal: Journal, pending: Pending, error: Refused) -> Outcome:
         """A write failed: put back those that were written; the daemon has seen none of it on purpose."""
         log.warning("change withdrawn", extra={"runtime": pending.name, "why": error.message})
-        written = [file for file in pending.files if self._now(file) == file.after and file.after != file.before]
+        written = await asyncio.to_thread(self._written, pending)
         if written:
             pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=error.message)
-            await self._undo(self._save(journal, pending), pending)
+            await self._undo(await self._save(journal, pending), pending)
         else:
             await self._finish(pending, undone=True)
         return replace(error.outcome(), restarted=self._restarted, outage=self._outage, undone=bool(written))
@@ -156,7 +162,7 @@ class Transaction:
     async def _restart(self, journal: Journal, pending: Pending, prover: Prover, *, undo: bool) -> Proof:
         if pending.restarts >= RESTARTS_MAX:
             return Proof(False, "containerd was restarted as often as one change may")
-        journal = self._save(journal, msgspec.structs.replace(pending, restarts=pending.restarts + 1))
+        journal = await self._save(journal, msgspec.structs.replace(pending, restarts=pending.restarts + 1))
         guarded = self._dead_man is not None and not undo
         guard = asyncio.create_task(self._guard()) if guarded else None
         since = self._clock.monotonic()
@@ -198,7 +204,7 @@ class Transaction:
         left = []
         for file in reversed(pending.files):
             try:
-                self._put(file, file.after, file.before)
+                await asyncio.to_thread(self._put, file, file.after, file.before)
             except Refused as error:
                 left.append(error.message)
                 if error.code is Code.NOT_WRITABLE:
@@ -206,7 +212,7 @@ class Transaction:
                     return self._outcome(Verdict.BROKEN, Code.NOT_WRITABLE, text)
         if pending.commit is None:
             pending = msgspec.structs.replace(pending, commit=self._clock.monotonic(), boot=self._boot)
-            journal = self._save(journal, pending)
+            journal = await self._save(journal, pending)
         proof = await self._serve(journal, pending, undo=True)
         message = pending.reason
         if left:
@@ -218,9 +224,9 @@ class Transaction:
 
     # The journal
 
-    def _save(self, journal: Journal, pending: Pending | None) -> Journal:
+    async def _save(self, journal: Journal, pending: Pending | None) -> Journal:
         journal = msgspec.structs.replace(journal, pending=pending)
-        self._state.save(journal)
+        await asyncio.to_thread(self._state.save, journal)
         return journal
 
     async def _finish(self, pending: Pending, *, undone: bool) -> None:
@@ -230,6 +236,9 @@ class Transaction:
         """
         if self._dead_man is not None:
             await self._dead_man.disarm()
+        await asyncio.to_thread(self._close, pending, undone=undone)
+
+    def _close(self, pending: Pending, *, undone: bool) -> None:
         for file in pending.files:
             writing.clean(self._host, file.path, self._temporary(file.path))
         runtimes = dict(self._state.load().runtimes)
