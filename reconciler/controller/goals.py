@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from reconciler.api import names
-from reconciler.api.meta import LabelSelector, Node, condition
-from reconciler.api.node import REST, NodeState, Stage
+from reconciler.api.meta import Condition, LabelSelector, Node, condition
+from reconciler.api.node import REST, NodeState, Report, Stage
 from reconciler.api.noderuntime import (
     NodeRuntime,
     RevisionData,
@@ -168,6 +168,7 @@ def facts_for(
     agent = missing == ""
     lost = _agent_lost(world, node.metadata.name, agent, now)
     serving = condition(node.status.conditions, names.SERVING_CONDITION)
+    rebooted = _rebooted(node, report)
     plans = {r: _plan(world, name, r) for r in _revisions(world, node, name, state)}
     ours = runtime is not None and (state is None or state.uid == runtime.metadata.uid)
     label = _done_label(plans, state)
@@ -179,9 +180,9 @@ def facts_for(
         pods=_pod_facts(world, node, name, report.ended, now),
         answer=report.work.get(name),
         served=frozenset(report.handlers),
-        serving=serving is not None and serving.status == "True" and agent and ready,
+        serving=serving is not None and serving.status == "True" and agent and ready and not rebooted,
         serving_since=None if serving is None else _when(world, where, "serving", serving.last_transition_time, now),
-        serving_reason="no report of the agent" if serving is None else f"{serving.reason}: {serving.message}",
+        serving_reason=_serving_reason(serving, rebooted),
         node_ready=ready,
         node_ready_since=_when(world, where, "ready", ready_since, now),
         agent_ready=agent,
@@ -202,6 +203,20 @@ def facts_for(
         bake=0.0 if runtime is None else float(runtime.spec.rollout.bake_seconds),
         leading_since=world.leading_since,
     )
+
+
+def _rebooted(node: Node, report: Report) -> bool:
+    """Whether kubelet has told of a boot that the agent has not reported from yet: both read the kernel's boot id."""
+    told, booted = report.boot.strip(), node.status.node_info.boot_id
+    return told != "" and booted not in ("", told)
+
+
+def _serving_reason(serving: Condition | None, rebooted: bool) -> str:
+    if serving is None:
+        return "no report of the agent"
+    if rebooted:
+        return "the agent has not reported since the node was booted"
+    return f"{serving.reason}: {serving.message}"
 
 
 def _agent_lost(world: World, node: str, ready: bool, now: datetime) -> datetime | None:

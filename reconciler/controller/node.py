@@ -63,7 +63,7 @@ class NodeReconciler:
         try:
             return await self._reconcile(name)
         finally:
-            if name not in self._world.seen:
+            if name not in self._world.seen and self._world.nodes.get(name) is not None:
                 self._world.seen.add(name)
                 for runtime in self._world.runtimes.list():
                     self._changed(runtime.metadata.name)

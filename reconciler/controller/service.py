@@ -205,8 +205,13 @@ class Controller:
 
     def _on_node(self, kind: str, old: Node | None, new: Node | None, initial: bool) -> None:
         node = new or old
-        if node is not None:
-            self._node_queue.add(node.metadata.name, priority=Priority.LOW if initial else Priority.HIGH)
+        if node is None:
+            return
+        if kind == "deleted":
+            self.world.seen.discard(node.metadata.name)
+            for runtime in self.world.runtimes.list():  # it may have been the last one that nobody had looked at
+                self._runtime_changed(runtime.metadata.name)
+        self._node_queue.add(node.metadata.name, priority=Priority.LOW if initial else Priority.HIGH)
 
     def _on_pod(self, kind: str, old: Pod | None, new: Pod | None, initial: bool) -> None:
         pod = new or old

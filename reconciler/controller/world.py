@@ -122,7 +122,6 @@ class World:
 
     def forget_node(self, name: str) -> list[str]:
         """A Node is gone; returns the runtimes that had an outlook on it."""
-        self.seen.discard(name)
         self.agent_lost.pop(name, None)
         self.sightings.forget(name)
         for runtime in [*self.refused]:

@@ -161,9 +161,8 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
         )
     if state.draining:
         return Move(state=msgspec.structs.replace(state, draining=False), reason="Kept")
-    if facts.machine and state.machine and facts.machine != state.machine:
-        fresh = _fresh(facts, now)
-        return _start(facts, now) or _begin_install(facts, fresh, now, reason="MachineChanged")
+    if _moved(facts, state):
+        return _start(facts, now) or _begin_again(facts, state, goal, now)
     if goal.revision != state.installed:
         if facts.reinstall:
             return (
@@ -235,6 +234,8 @@ def _agentless(facts: Facts, now: datetime) -> Wait:
 
 def _installing(facts: Facts, state: NodeState, now: datetime) -> Decision:
     goal = effective_goal(facts)
+    if goal.revision and _moved(facts, state):
+        return _begin_again(facts, state, goal, now)
     if goal.revision == state.target:
         return _work(facts, state, now)
     if state.stage is Stage.CONFIGURE and goal.revision and not _answered(facts, state):
@@ -243,6 +244,19 @@ def _installing(facts: Facts, state: NodeState, now: datetime) -> Decision:
         return _begin_removal(facts, state, now)
     turned = msgspec.structs.replace(state, target=goal.revision, attempt=1, pod=_pod_uid(facts, state))
     return _begin_install(facts, turned, now, reason="GoalChanged")
+
+
+def _moved(facts: Facts, state: NodeState) -> bool:
+    """Another machine under this name, or a fresh root: nothing of what was done is there."""
+    return facts.machine != "" and state.machine != "" and facts.machine != state.machine
+
+
+def _begin_again(facts: Facts, state: NodeState, goal: Goal, now: datetime) -> Move:
+    """From the first stage, whatever was done on the machine before; its pods are ended first."""
+    fresh = msgspec.structs.replace(
+        _fresh(facts, now), target=goal.revision, failed=state.failed, pod=_pod_uid(facts, state)
+    )
+    return _begin_install(facts, fresh, now, reason="MachineChanged")
 
 
 def _work(facts: Facts, state: NodeState, now: datetime) -> Decision:
@@ -382,7 +396,7 @@ def _ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
     return Move(state=ready, reason="Ready", message=f"revision {state.target} is ready", drop_taints=facts.tainted)
 
 
-def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Decision:
+def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Move:
     for step in (Stage.PRE_INSTALL, Stage.INSTALL):
         if _has(facts, state, step):
             return _enter(facts, state, step, now, reason, clear_retry=facts.retry)

@@ -18,8 +18,16 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """Wall time at the start of a virtual run."""
 
 
+MOMENT_MAX = 50_000
+"""Turns of the loop in one moment of virtual time; the busiest moments of large runs take some hundreds."""
+
+
 class Stalled(Exception):
     """Nothing is left that could ever wake the loop."""
+
+
+class Livelock(BaseException):
+    """Tasks wake each other for ever and no time passes; on a real cluster, as many requests as it can take."""
 
 
 class VirtualClock:
@@ -40,11 +48,17 @@ class _Selector(selectors.DefaultSelector):
     """Never waits: what no file descriptor has now, time brings."""
 
     loop: VirtualLoop
+    turns = 0
+    """Since time went on last."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if ready or timeout == 0:
+            self.turns += 1
+            if self.turns > MOMENT_MAX:
+                raise Livelock(f"{MOMENT_MAX} turns of the loop at {self.loop.time():.3f} s")
             return ready
+        self.turns = 0
         if timeout is None:
             raise Stalled("every task waits for something that nobody will do")
         self.loop.advance(timeout)

@@ -78,6 +78,8 @@ class Daemon:
         """Begin and end of every time that CRI did not serve."""
         self.start_seconds = (0.05, 0.25)
         """Least and most until READY, and the same again until CRI serves."""
+        self.breaks = ""
+        """A handler on which this daemon exits, as one does on a plugin that its build or its kernel does not have."""
         self._hang = False
         self.down = asyncio.Event()
         """Set while there is no process."""
@@ -193,6 +195,8 @@ class Daemon:
         self.unit.invocation = f"{self._rng.getrandbits(128):032x}"
         self._set("activating", "start", "success")
         self.loaded = await asyncio.to_thread(config.load, self.root)
+        if self.breaks and self.breaks in self.loaded.handlers:
+            self.loaded = config.Loaded(error=f"exit status 1: cannot load handler {self.breaks}")
         problem = self.loaded.error or self.loaded.cri_error
         self.starts.append(Start(now, initiator, self.unit.invocation, problem))
         await asyncio.sleep(self._rng.uniform(*self.start_seconds))

@@ -54,3 +54,12 @@ def test_a_loop_that_nothing_can_wake_says_so() -> None:
 
     with pytest.raises(clock.Stalled):
         clock.run(main())
+
+
+def test_tasks_that_wake_each_other_for_ever_are_found() -> None:
+    async def main() -> None:
+        for _ in range(1_000_000):
+            await asyncio.sleep(0)
+
+    with pytest.raises(clock.Livelock, match=r"50000 turns of the loop at 0.000 s"):
+        clock.run(main())
