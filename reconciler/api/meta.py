@@ -141,6 +141,51 @@ class ControllerRevision(_Object, frozen=True):
     revision: int = 0
 
 
+class HostPath(_Object, frozen=True):
+    path: str = ""
+
+
+class Volume(_Object, frozen=True):
+    name: str = ""
+    host_path: HostPath | None = None
+
+
+class VolumeMount(_Object, frozen=True):
+    name: str = ""
+    read_only: bool = False
+
+
+class SecurityContext(_Object, frozen=True):
+    privileged: bool | None = None
+
+
+class Container(_Object, frozen=True):
+    security_context: SecurityContext | None = None
+    volume_mounts: tuple[VolumeMount, ...] = ()
+
+
+class TemplateSpec(_Object, frozen=True):
+    node_selector: dict[str, str] = {}
+    init_containers: tuple[Container, ...] = ()
+    containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+
+
+class PodTemplate(_Object, frozen=True):
+    spec: TemplateSpec = TemplateSpec()
+
+
+class DaemonSetSpec(_Object, frozen=True):
+    template: PodTemplate = PodTemplate()
+
+
+class DaemonSet(_Object, frozen=True):
+    """What of a DaemonSet tells whether it edits containerd's configuration."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
     """The condition of type `kind`, or None."""
     return next((c for c in conditions if c.type == kind), None)

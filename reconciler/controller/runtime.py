@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.api import names
 from reconciler.api.clock import Clock
-from reconciler.api.meta import ControllerRevision
+from reconciler.api.meta import ControllerRevision, Node
 from reconciler.api.node import Problem
 from reconciler.api.noderuntime import (
     NodeRuntime,
@@ -21,7 +21,7 @@ from reconciler.api.noderuntime import (
     revision_hash,
     revision_name,
 )
-from reconciler.controller import classes, goals, problems, status
+from reconciler.controller import classes, goals, installers, problems, status
 from reconciler.controller.rehearsal import Rehearsal
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import World, states
@@ -237,18 +237,29 @@ class RuntimeReconciler:
     def _status(self, runtime: NodeRuntime, revision: str, admission: Admission) -> NodeRuntimeStatus:
         name = runtime.metadata.name
         owned = tuple(sorted(c.metadata.name for c in self._world.classes.list() if classes.owned(c, runtime)))
+        mine = [node for node in self._world.nodes.list() if goals.takes_part(runtime, node)]
         return status.build(
             runtime,
             self._world.outlooks.get(name, {}),
             revision=revision,
             in_work=admission.in_work,
             halted=admission.halted,
-            selected=sum(1 for node in self._world.nodes.list() if goals.takes_part(runtime, node)),
+            selected=len(mine),
+            installers=self._world.installers or self._installers(mine),
             problem=self._world.problems.get(name),
             refused=self._world.refused.get(name, {}),
             classes=owned,
             now=self._clock.now(),
         )
+
+    def _installers(self, nodes: list[Node]) -> list[tuple[str, str]]:
+        """DaemonSets of others that edit the configuration of one of `nodes`, and by which path."""
+        found = []
+        for daemonset in self._world.daemonsets.list():
+            path = installers.config_mount(daemonset)
+            if path and installers.on_nodes(daemonset, nodes):
+                found.append((f"{daemonset.metadata.namespace}/{daemonset.metadata.name}", path))
+        return sorted(found)
 
     async def _write_status(self, runtime: NodeRuntime, wanted: NodeRuntimeStatus) -> None:
         """Compare-and-swap: the slots in it are what admits nodes to work. Raises Conflict on a stale view."""

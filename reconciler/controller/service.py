@@ -13,9 +13,10 @@ from metrics.controller import ControllerMetrics
 from metrics.kube import QueueMetrics, WatchMetrics
 from reconciler.api import names
 from reconciler.api.clock import Clock
-from reconciler.api.meta import Node, Pod
+from reconciler.api.meta import DaemonSet, Node, Pod
+from reconciler.api.node import Problem
 from reconciler.api.noderuntime import NodeRuntime
-from reconciler.controller import problems
+from reconciler.controller import installers, problems
 from reconciler.controller.node import NodeReconciler
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.telemetry import Metrics, Telemetry
@@ -27,7 +28,7 @@ from reconciler.kube.events import Recorder
 from reconciler.kube.informer import Informer
 from reconciler.kube.lease import Elector
 from reconciler.kube.queue import Priority, WorkQueue
-from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS, RUNTIMECLASSES
+from reconciler.kube.resources import CONTROLLERREVISIONS, DAEMONSETS, NODERUNTIMES, NODES, PODS, RUNTIMECLASSES
 from reconciler.kube.workers import run_workers
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Controller:
             metrics=watched,
         )
         self._classes = Informer(client, RUNTIMECLASSES, clock=clock, rng=rng, metrics=watched)
+        self._daemonsets = Informer(client, DAEMONSETS, clock=clock, rng=rng, metrics=watched)
         self.world = World(
             namespace=namespace,
             nodes=self._nodes.store,
@@ -90,6 +92,7 @@ class Controller:
             runtimes=self._runtimes.store,
             revisions=self._revisions.store,
             classes=self._classes.store,
+            daemonsets=self._daemonsets.store,
         )
         self._recorder = Recorder(client, names.FIELD_MANAGER, clock)
         telemetry = Telemetry(self._recorder, metrics or ControllerMetrics(), self.world.runtime)
@@ -114,6 +117,8 @@ class Controller:
             informer.add_handler(self._on_owned)
         for watcher in self._informers:
             watcher.on_refused(self._on_refused)
+        self._daemonsets.add_handler(self._on_daemonset)
+        self._daemonsets.on_refused(self._on_daemonsets_refused)
 
     @property
     def is_leader(self) -> bool:
@@ -146,6 +151,8 @@ class Controller:
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers:
                 tasks.create_task(informer.run())
+            tasks.create_task(self._daemonsets.run())  # needed for a warning only: nothing waits for it
+            tasks.create_task(self._look_for_installers())
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._elector.run(self._lead))
 
@@ -209,8 +216,7 @@ class Controller:
             return
         if kind == "deleted":
             self.world.seen.discard(node.metadata.name)
-            for runtime in self.world.runtimes.list():  # it may have been the last one that nobody had looked at
-                self._runtime_changed(runtime.metadata.name)
+            self._every_runtime()  # it may have been the last one that nobody had looked at
         self._node_queue.add(node.metadata.name, priority=Priority.LOW if initial else Priority.HIGH)
 
     def _on_pod(self, kind: str, old: Pod | None, new: Pod | None, initial: bool) -> None:
@@ -244,14 +250,34 @@ class Controller:
         for runtime in self.world.problems:  # a RuntimeClass of somebody else's may have been in the way
             self._runtime_changed(runtime)
 
+    async def _look_for_installers(self) -> None:
+        await self._daemonsets.synced.wait()
+        self._installers_known(None)
+
+    def _on_daemonset(self, kind: str, old: DaemonSet | None, new: DaemonSet | None, initial: bool) -> None:
+        if not initial and any(d is not None and installers.config_mount(d) for d in (old, new)):
+            self._every_runtime()
+
+    def _on_daemonsets_refused(self, plural: str, words: str) -> None:
+        if words:
+            self._telemetry.forbidden(plural)
+        self._installers_known(problems.forbidden(words) if words else None)
+
+    def _installers_known(self, problem: Problem | None) -> None:
+        self.world.installers = problem
+        self._every_runtime()
+
+    def _every_runtime(self) -> None:
+        for runtime in self.world.runtimes.list():
+            self._runtime_changed(runtime.metadata.name)
+
     def _on_refused(self, plural: str, words: str) -> None:
         if words:
             self._telemetry.forbidden(plural)
             self.world.blind[plural] = words
         else:
             self.world.blind.pop(plural, None)
-        for runtime in self.world.runtimes.list():
-            self._runtime_changed(runtime.metadata.name)
+        self._every_runtime()
 
     def _runtime_changed(self, runtime: str) -> None:
         if runtime:

@@ -12,8 +12,11 @@ import msgspec
 from reconciler.api.meta import Condition, condition
 from reconciler.api.node import Problem, Stage, cut
 from reconciler.api.noderuntime import FailedNode, NodeCounts, NodeRuntime, NodeRuntimeStatus
+from reconciler.controller.installers import message as installers_message
 from reconciler.controller.world import Outlook
 
+FOREIGN = "ForeignInstaller"
+"""Condition type, and its reason while it holds."""
 FAILED_MAX = 20
 """Nodes listed in `status.failed`; the whole number is in `status.nodes`."""
 
@@ -26,6 +29,7 @@ def build(
     in_work: tuple[str, ...],
     halted: str,
     selected: int,
+    installers: Problem | list[tuple[str, str]],
     problem: Problem | None,
     refused: Mapping[str, Problem],
     classes: tuple[str, ...],
@@ -34,7 +38,7 @@ def build(
     """The status that should be; transition times are kept where a condition's status is as it was.
 
     `selected`: nodes that the runtime is for, looked at already or not. `refused`: by node, what the API server
-    has refused.
+    has refused. `installers`: what other installers were found, or why nobody can tell.
     """
     counted = {name: o for name, o in outlooks.items() if o.counted}
     ready = sum(1 for o in counted.values() if o.view.done and o.view.node_ready)
@@ -45,6 +49,8 @@ def build(
     stages = Counter(str(o.state.stage if o.state else Stage.ABSENT) for o in counted.values())
     view = _View(runtime, counted, counts, halted, selected, problem or _trouble(counted, refused))
     wanted = _conditions(view, problem)
+    if (foreign := _foreign(installers, runtime)) is not None:
+        wanted.append(msgspec.structs.replace(foreign, observed_generation=runtime.metadata.generation))
     return NodeRuntimeStatus(
         observed_generation=runtime.metadata.generation,
         revision=revision,
@@ -161,7 +167,7 @@ def with_problem(runtime: NodeRuntime, problem: Problem, now: datetime) -> NodeR
 def news(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> list[tuple[str, str, str]]:
     """Type, reason and note of the Events that tell of what has become wrong, and right again."""
     told = []
-    for kind, bad in (("Degraded", _bad_degraded), ("Progressing", _bad_progress)):
+    for kind, bad in (("Degraded", _bad), ("Progressing", _bad_progress), (FOREIGN, _bad)):
         old, new = bad(condition(before, kind)), bad(condition(after, kind))
         if new is not None and (old is None or old.reason != new.reason):
             told.append(("Warning", new.reason, new.message))
@@ -170,12 +176,23 @@ def news(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> list[tu
     return told
 
 
-def _bad_degraded(found: Condition | None) -> Condition | None:
+def _bad(found: Condition | None) -> Condition | None:
     return found if found is not None and found.status == "True" else None
 
 
 def _bad_progress(found: Condition | None) -> Condition | None:
     return found if found is not None and found.reason == "NoNodeSelected" else None
+
+
+def _foreign(installers: Problem | list[tuple[str, str]], runtime: NodeRuntime) -> Condition | None:
+    """As it was until somebody has looked."""
+    if isinstance(installers, Problem):
+        if installers.reason == "NotLooked":
+            return condition(runtime.status.conditions, FOREIGN)
+        return Condition(type=FOREIGN, status="Unknown", reason=installers.reason, message=cut(installers.message))
+    if not installers:
+        return _condition(FOREIGN, False, "NoneFound", "")
+    return _condition(FOREIGN, True, FOREIGN, installers_message(installers))
 
 
 def _stuck(outlooks: Mapping[str, Outlook], counts: NodeCounts) -> Condition:

@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from reconciler.api import names
-from reconciler.api.meta import ControllerRevision, Node, Pod, RuntimeClass, condition
+from reconciler.api.meta import ControllerRevision, DaemonSet, Node, Pod, RuntimeClass, condition
 from reconciler.api.node import NodeState, Problem, Report, decode_report, decode_state
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_name
 from reconciler.controller.times import Sightings
@@ -44,6 +44,9 @@ class World:
     runtimes: Store[NodeRuntime]
     revisions: Store[ControllerRevision]
     classes: Store[RuntimeClass]
+    daemonsets: Store[DaemonSet] = field(default_factory=Store)
+    installers: Problem | None = Problem("NotLooked")
+    """Why DaemonSets of other installers cannot be told of; None once they can."""
     leading_since: datetime | None = None
     outlooks: dict[str, dict[str, Outlook]] = field(default_factory=dict)
     """By runtime, then by node."""

@@ -72,6 +72,7 @@ CONTROLLERREVISIONS: Resource[meta.ControllerRevision] = Resource(
 RUNTIMECLASSES: Resource[meta.RuntimeClass] = Resource(
     "node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass", meta.RuntimeClass
 )
+DAEMONSETS: Resource[meta.DaemonSet] = Resource("apps", "v1", "daemonsets", True, "DaemonSet", meta.DaemonSet)
 LEASES: Resource[Lease] = Resource("coordination.k8s.io", "v1", "leases", True, "Lease", Lease)
 EVENTS: Resource[Event] = Resource("events.k8s.io", "v1", "events", True, "Event", Event)
 
