@@ -35,14 +35,12 @@ def file_name(name: str) -> str:
 
 
 def take(snapshot: Snapshot, effective: Effective, name: str) -> None:
-    """Delete the drop-in of `name`, wherever it is read from, and one that is not read any more."""
+    """Delete the drop-in of `name`: where it is read from, and one beside the main file that is not read any more."""
     wanted = file_name(name)
-    folders = [posixpath.dirname(snapshot.host.real(file.path)) for file in effective.files]
-    folders.append(snapshot.host.real(_own_folder(effective)))
-    for folder in dict.fromkeys(folders):
-        path = posixpath.join(folder, wanted)
-        if snapshot.read(path) is not None:
-            snapshot.put(path, None)
+    read = [file.path for file in effective.files if posixpath.basename(file.path) == wanted]
+    orphans = snapshot.host.glob(posixpath.join(posixpath.dirname(effective.main), "*", wanted))
+    for path in dict.fromkeys(snapshot.host.real(path) for path in (*read, *orphans)):
+        snapshot.put(path, None)
 
 
 def place(snapshot: Snapshot, base: Effective, name: str, text: str) -> None:

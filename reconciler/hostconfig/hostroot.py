@@ -93,7 +93,10 @@ class HostRoot:
         return [posixpath.join(folder, name) for folder, name in listed if matcher.fullmatch(name)]
 
     def _there(self, path: str, overlay: Mapping[str, bytes | None]) -> bool:
-        return overlay.get(self.real(path), b"") is not None
+        try:
+            return overlay.get(self.real(path), b"") is not None
+        except OSError:
+            return True  # a link that leads to itself is listed, and fails when it is opened
 
     def _with(self, overlay: Mapping[str, bytes | None], found: list[str], folders: list[str], last: str) -> list[str]:
         """`found` and what the overlay adds to it."""
@@ -110,7 +113,10 @@ class HostRoot:
 
     def _lexists(self, path: str) -> bool:
         folder, name = posixpath.split(path)
-        return os.path.lexists(self.local(folder) / name)
+        try:
+            return os.path.lexists(self.local(folder) / name)
+        except OSError:
+            return False
 
     def _names(self, folder: str) -> list[str]:
         try:

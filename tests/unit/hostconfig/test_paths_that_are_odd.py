@@ -30,6 +30,16 @@ def test_a_link_that_leads_to_itself(release: str, tmp_path: Path) -> None:
     assert asyncio.run(host.apply("site", "uid", GVISOR)).verdict is Verdict.REFUSED
 
 
+@pytest.mark.parametrize("release", ALL)
+def test_a_drop_in_that_links_to_itself(release: str, tmp_path: Path) -> None:
+    write(tmp_path, one('imports = ["/etc/containerd/conf.d/*.toml"]\n'))
+    (tmp_path / FOLDER.lstrip("/")).mkdir()
+    (tmp_path / FOLDER.lstrip("/") / "a.toml").symlink_to("a.toml")
+    host = HostConfig(tmp_path, "", release)
+    assert [finding.code for finding in host.check().findings] == [Code.DANGLING_IMPORT]
+    assert asyncio.run(host.apply("site", "uid", GVISOR)).reason is Code.DANGLING_IMPORT
+
+
 def test_a_file_where_our_directory_would_be(tmp_path: Path) -> None:
     files = {**one(PLAIN_3), FOLDER: b"not a directory"}
     write(tmp_path, files)

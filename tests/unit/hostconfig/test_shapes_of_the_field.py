@@ -140,6 +140,17 @@ def test_our_files_deleted_by_somebody_leave_no_import(tmp_path: Path) -> None:
     assert read(tmp_path) == files
 
 
+def test_a_drop_in_whose_import_somebody_took_away_is_not_left_behind(tmp_path: Path) -> None:
+    files = LOADS["an imported config.d"].files
+    write(tmp_path, files)
+    host = HostConfig(tmp_path, "", "2.2.9")
+    asyncio.run(host.apply("site", "uid", CRUN))
+    assert "/etc/containerd/config.d/runtime-reconciler-site.toml" in read(tmp_path)
+    write(tmp_path, LOADS["kubeadm, containerd 2"].files)
+    assert asyncio.run(host.remove("site")).verdict is Verdict.CHANGED
+    assert read(tmp_path) == {**files, **LOADS["kubeadm, containerd 2"].files}
+
+
 def test_a_handlers_snapshotter_is_told_to_both_plugins_of_containerd_2(tmp_path: Path) -> None:
     write(tmp_path, LOADS["kubeadm, containerd 1"].files)
     data = RevisionData(handlers=(Handler(name="kata", runtime_type="io.containerd.kata.v2", snapshotter="nydus"),))
