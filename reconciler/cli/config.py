@@ -15,12 +15,24 @@ import typer
 
 from reconciler.api import names
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_data
-from reconciler.cri.api import Cri
-from reconciler.hostconfig import BinaryDump, HostConfig, Outcome, Refused, Verdict
-from reconciler.systemd.api import Systemd
+from reconciler.hostconfig import (
+    BinaryDump,
+    Code,
+    HostConfig,
+    HostRoot,
+    LinuxProcesses,
+    Outcome,
+    Refused,
+    Verdict,
+    discover,
+    socket_of,
+)
+from reconciler.systemd.api import SystemdError
 
 ASK_TIMEOUT = 10.0
 """Seconds for `containerd --version`."""
+UNIT = "containerd.service"
+"""Looked at when nobody listens on a CRI socket."""
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Look at or change containerd's configuration on a host."
@@ -134,8 +146,7 @@ class _Engine:
         if binary is not None and release:
             raise typer.BadParameter("give --containerd or --containerd-version, not both")
         self._root, self._config, self._state_dir = root.absolute(), config, state_dir
-        self._binary = None if release else binary or root / "usr/bin/containerd"
-        self._version = release if self._binary is None else _ask_version(self._binary)
+        self._binary, self._release = binary, release
         self._restart = self._root == Path("/") if restart is None else restart
 
     def run(self, operation: Callable[[HostConfig], Any], *, online: bool = True) -> Outcome:
@@ -143,28 +154,47 @@ class _Engine:
 
     async def _run(self, operation: Callable[[HostConfig], Any], *, online: bool) -> Outcome:
         try:
-            if online:
-                return await self._online(operation)
-            return await self._outcome(operation, self._host())
+            return await (self._online(operation) if online else self._offline(operation))
         except Refused as error:
             return error.outcome()
 
+    async def _offline(self, operation: Callable[[HostConfig], Any]) -> Outcome:
+        binary = None if self._release else self._binary or self._root / "usr/bin/containerd"
+        version = self._release if binary is None else _ask_version(binary)
+        host = HostConfig(self._root, self._config, version, self._state_dir, dump=self._dump(binary))
+        return await self._outcome(operation, host)
+
     async def _online(self, operation: Callable[[HostConfig], Any]) -> Outcome:
-        from reconciler.api.names import CONTAINERD_SOCKET
+        """With the daemon that owns the CRI socket; options go before what is found."""
         from reconciler.cri.client import GrpcCri
         from reconciler.systemd.client import DbusSystemd
 
+        root = HostRoot(self._root)
+        socket = socket_of(root)
         systemd = DbusSystemd(f"unix:path={self._root / 'run/dbus/system_bus_socket'}")
-        cri = GrpcCri(str(self._root / CONTAINERD_SOCKET.lstrip("/")))
+        cri = GrpcCri(str(root.local(socket)))
         try:
-            return await self._outcome(operation, self._host(systemd, cri))
+            found = await discover(systemd, LinuxProcesses(root), root, socket=socket, unit=UNIT)
+            binary = self._binary or (None if self._release else root.local(found.binary))
+            host = HostConfig(
+                self._root,
+                self._config or found.config,
+                self._release or (_ask_version(self._binary) if self._binary else found.version),
+                self._state_dir,
+                systemd=systemd,
+                cri=cri,
+                unit=found.unit,
+                dump=self._dump(binary),
+            )
+            return await self._outcome(operation, host)
+        except SystemdError as error:
+            raise Refused(Code.BUSY, f"systemd cannot be asked: {error}") from error
         finally:
             cri.close()
             await systemd.close()
 
-    def _host(self, systemd: Systemd | None = None, cri: Cri | None = None) -> HostConfig:
-        dump = None if self._binary is None else BinaryDump(self._root, self._binary)
-        return HostConfig(self._root, self._config, self._version, self._state_dir, systemd=systemd, cri=cri, dump=dump)
+    def _dump(self, binary: Path | None) -> BinaryDump | None:
+        return None if binary is None else BinaryDump(self._root, binary)
 
     async def _outcome(self, operation: Callable[[HostConfig], Any], host: HostConfig) -> Outcome:
         outcome = await operation(host)

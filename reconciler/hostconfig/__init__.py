@@ -4,6 +4,7 @@ May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
 """
 
 from reconciler.hostconfig.discovery import Daemon, discover
+from reconciler.hostconfig.distribution import socket_of
 from reconciler.hostconfig.dump import BinaryDump
 from reconciler.hostconfig.engine import Fence, HostConfig
 from reconciler.hostconfig.hostroot import HostRoot
@@ -37,4 +38,5 @@ __all__ = [
     "Timing",
     "Verdict",
     "discover",
+    "socket_of",
 ]

@@ -65,8 +65,20 @@ KINDS = (
         wrapped=True,
     ),
 )
+SOCKETS = (
+    "/run/containerd/containerd.sock",
+    "/run/k3s/containerd/containerd.sock",
+    "/run/k0s/containerd.sock",
+    "/var/snap/microk8s/common/run/containerd.sock",
+)
+"""Of containerd, k3s and rke2, k0s, microk8s."""
 _MARKS = (("kind", "/kind/product_name"), ("eks", "/etc/eks"), ("aks", "/etc/kubernetes/azure.json"))
 """Paths that only nodes of that distribution have."""
+
+
+def socket_of(host: HostRoot) -> str:
+    """The first CRI socket that is there, the usual one when none is."""
+    return next((socket for socket in SOCKETS if host.exists(socket)), SOCKETS[0])
 
 
 def name_of(host: HostRoot, kind: Kind) -> str:
