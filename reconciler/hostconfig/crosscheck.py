@@ -23,7 +23,7 @@ def examine(dump: Dump, config_path: str, found: Findings, main: str) -> Finding
     try:
         dump(config_path, {})
     except DumpUnavailable as error:
-        log.warning("the binary could not be asked", extra={"why": str(error)})
+        log.warning("containerd could not be asked for a dump, the model decides alone: %s", error)
         return found
     except DumpRefused as error:
         if not found.loads:
@@ -46,7 +46,7 @@ def compare(dump: Dump, config_path: str, change: Overlay, handlers: tuple[str, 
     try:
         before, after = _dump(dump, config_path, {}), _dump(dump, config_path, change)
     except DumpUnavailable as error:
-        log.warning("the binary could not be asked", extra={"why": str(error)})
+        log.warning("containerd could not be asked for a dump, the model decides alone: %s", error)
         return
     if isinstance(after, str):
         raise Refused(Code.UNSUPPORTED_SYNTAX, f"containerd would refuse the result: {after}")
