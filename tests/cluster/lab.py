@@ -136,6 +136,13 @@ class Lab:
         info = json.loads(node.crictl("info"))
         return sorted(info["config"]["containerd"]["runtimes"])
 
+    def serves(self, node: Node, handler: str = runtimes.HANDLER) -> bool:
+        """Whether CRI answers, and with that handler: for waits, in which it may be down."""
+        try:
+            return handler in self.handlers(node)
+        except CommandFailed:
+            return False
+
     def refused(self, node: Node, handler: str = runtimes.HANDLER) -> bool:
         """Whether CRI refuses a sandbox of `handler`; one that it makes against expectation is taken away."""
         metadata = {"name": "probe", "namespace": "default", "uid": f"probe-{time.time()}", "attempt": 0}
@@ -280,5 +287,7 @@ def phase_of(pod: Object | None) -> str:
 
 
 def _seconds(event: Object) -> float:
-    text = event.get("eventTime") or event["metadata"]["creationTimestamp"]
+    """When it was observed last."""
+    text = (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")
+    text = text or event["metadata"]["creationTimestamp"]
     return datetime.fromisoformat(text).timestamp()

@@ -94,7 +94,7 @@ def written_anew(lab: Lab, verdict: Verdict) -> None:
     lab.wait_ready()
     began = time.time()
     _configure(node, CONTAINERD_CONFIG)
-    served = wait_until(lambda: "demo" in lab.handlers(node), 60, every=0.2, raises=False)
+    served = wait_until(lambda: lab.serves(node), 60, every=0.2, raises=False)
     verdict.measured("drift: served again after s", time.time() - began)
     verdict.check(served, f"drift: the handler did not come back: {lab.state(node)}")
     lab.wait_ready()
