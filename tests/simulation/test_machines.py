@@ -55,8 +55,7 @@ def whole(s: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("gap", [5, 90], ids=["at-once", "after-pod-gc"])
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("stage", "gap"), [*((stage, 5) for stage in STAGES), ("ready", 90), ("uninstall", 90)])
 def test_a_node_deleted_and_made_again_with_a_fresh_disk_is_installed_anew(drive: Drive, stage: str, gap: int) -> None:
     async def main(s: Any) -> None:
         await s.create(full())
@@ -72,8 +71,7 @@ def test_a_node_deleted_and_made_again_with_a_fresh_disk_is_installed_anew(drive
     drive(main)
 
 
-@pytest.mark.parametrize("gap", [5, 90], ids=["at-once", "after-pod-gc"])
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("stage", "gap"), [*((stage, 5) for stage in STAGES), ("ready", 90), ("uninstall", 90)])
 def test_a_node_deleted_and_made_again_with_its_dirty_disk_ends_clean(drive: Drive, stage: str, gap: int) -> None:
     async def main(s: Any) -> None:
         await s.create(full())
