@@ -78,7 +78,10 @@ def trees(draw: st.DrawFn, version: Version) -> Tree:
     tree[MAIN] = _file(draw, _leaves(draw, family, first=True), own, imports)
     for name in names:
         drop_in = draw(st.sampled_from([0, own])) if own != 1 else 0
-        tree[f"{FOLDER}/{name}"] = _file(draw, _leaves(draw, family, first=False), drop_in, None)
+        other = family
+        if not version.one and draw(st.integers(0, 3)) == 0:
+            other, drop_in = draw(st.sampled_from([OLD, RUNTIME])), draw(st.sampled_from([0, 2, 3]))
+        tree[f"{FOLDER}/{name}"] = _file(draw, _leaves(draw, other, first=False), drop_in, None)
     return tree
 
 
