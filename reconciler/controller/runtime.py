@@ -312,8 +312,7 @@ class RuntimeReconciler:
             label_selector=f"{names.COMPONENT_LABEL}={names.COMPONENT_PHASE},{names.RUNTIME_LABEL}={name}",
         )
         for pod in pods:
-            if self._world.nodes.get(pod.spec.node_name) is not None:  # else it is left to pod garbage collection
-                self._wake(pod.spec.node_name)
+            self._wake(pod.spec.node_name)
         return bool(pods)
 
     async def _remove_finalizer(self, runtime: NodeRuntime) -> None:

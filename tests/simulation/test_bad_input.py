@@ -262,6 +262,7 @@ def test_a_runtimeclass_of_somebody_else_is_left_alone_and_waited_for(drive: Dri
         assert s.condition("Progressing")["reason"] == "RuntimeClassConflict"
         await asyncio.sleep(400)
         assert s.touches() == []
+        assert sum(1 for a in s.cluster.server.audit if a.rehearsed) == 2  # install and uninstall, once
         assert (await s.cluster.admin.get(RUNTIMECLASSES, HANDLER)).handler == "theirs"
         await s.delete()
         await s.until(lambda: s.runtime() is None)
