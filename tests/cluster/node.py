@@ -195,6 +195,8 @@ class Node:
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/rr-{self.name}",
             "failSwapOn": False,
+            "nodeStatusUpdateFrequency": "4s",
+            "nodeStatusReportFrequency": "20s",
             "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "resolvConf": "/etc/resolv.conf",
             "staticPodPath": "/etc/kubernetes/manifests",
