@@ -38,9 +38,8 @@ class LightTransport:
         self._host = url.hostname
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._authority = url.netloc
-        self._tls = (
-            ssl.create_default_context(cafile=str(ca_file) if ca_file else None) if url.scheme == "https" else None
-        )
+        self._ca_file = ca_file
+        self._tls = self._trust() if url.scheme == "https" else None
         self._token_file = token_file
         self._token = token
         self._token_stamp = (0, 0)
@@ -135,7 +134,20 @@ class LightTransport:
             connection.close()
         return await self._connect(), False
 
+    def _trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self._ca_file) if self._ca_file else None)
+
     async def _connect(self) -> _Connection:
+        """An authority that is not trusted may be the next one: the file of authorities is read again, once."""
+        try:
+            return await self._open()
+        except ssl.SSLCertVerificationError:
+            if self._ca_file is None:
+                raise
+            self._tls = await asyncio.to_thread(self._trust)
+            return await self._open()
+
+    async def _open(self) -> _Connection:
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=1 << 20)
         return _Connection(reader, writer, self._authority)
 

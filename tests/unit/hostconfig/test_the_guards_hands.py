@@ -146,6 +146,4 @@ async def test_kept_bytes_are_for_root_alone(bench: Bench) -> None:
     """A configuration may hold the passwords of registries."""
     engine = written_before_the_start(bench)
     assert await engine.rescue.remember()
-    assert {path.stat().st_mode & 0o777 for path in (bench.root / "run/runtime-reconciler/proven").iterdir()} == {
-        0o600
-    }
+    assert {path.stat().st_mode & 0o777 for path in (bench.root / "run/runtime-reconciler/proven").iterdir()} == {0o600}

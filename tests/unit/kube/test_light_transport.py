@@ -101,11 +101,19 @@ def test_an_address_without_a_scheme_is_refused() -> None:
         LightTransport("10.0.0.1:6443")
 
 
-async def test_tls_trusts_only_the_given_ca(tmp_path: Path) -> None:
-    key, cert = tmp_path / "key", tmp_path / "cert"
+async def authority(folder: Path, name: str) -> tuple[Path, Path]:
+    """Key and certificate of a server that vouches for itself."""
+    key, cert = folder / f"{name}.key", folder / f"{name}.crt"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=api"
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
     await asyncio.to_thread(subprocess.run, [*command.split(), *names], check=True, capture_output=True)
+    return key, cert
+
+
+@pytest.fixture
+async def tls_server(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
+    """Its address, and the certificate that it must be trusted by."""
+    key, cert = await authority(tmp_path, "server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
 
@@ -116,11 +124,26 @@ async def test_tls_trusts_only_the_given_ca(tmp_path: Path) -> None:
         writer.close()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    yield f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}", cert
+    listener.close()
+    await listener.wait_closed()
+
+
+async def test_tls_trusts_only_the_given_ca(tls_server: tuple[str, Path]) -> None:
+    url, cert = tls_server
     trusting = LightTransport(url, ca_file=cert)
     assert (await trusting.request("GET", "/a")).body == b"hi"
     with pytest.raises(TransportError, match="CERTIFICATE_VERIFY_FAILED"):
         await LightTransport(url).request("GET", "/a")
     await trusting.close()
-    listener.close()
-    await listener.wait_closed()
+
+
+async def test_a_ca_that_was_rotated_is_read_again(tls_server: tuple[str, Path], tmp_path: Path) -> None:
+    url, cert = tls_server
+    _, old = await authority(tmp_path, "old")
+    transport = LightTransport(url, ca_file=old)
+    with pytest.raises(TransportError, match="CERTIFICATE_VERIFY_FAILED"):
+        await transport.request("GET", "/a")
+    cert.replace(old)
+    assert (await transport.request("GET", "/a")).body == b"hi"
+    await transport.close()
