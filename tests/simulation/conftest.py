@@ -146,6 +146,10 @@ class Scenario:
         body = {"status": {"conditions": [condition]}}
         await self.cluster.admin.patch(NODES, node, body, subresource="status", content_type=STRATEGIC_MERGE_PATCH)
 
+    def pods_made(self) -> int:
+        """Phase pods, each of which is one run of a payload."""
+        return sum(1 for line in self.touches() if line.startswith("POST pods"))
+
     def restarts(self, initiator: str) -> int:
         starts = (start for node in self.cluster.nodes.values() for start in node.daemon.starts)
         return sum(1 for start in starts if start.initiator == initiator)

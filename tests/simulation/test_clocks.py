@@ -47,7 +47,7 @@ def test_a_jump_of_the_wall_clock_costs_no_time_and_no_try(
             assert await s.ready() < 45
             await s.delete()
         assert await s.gone() < 45
-        assert pods_made(s) == 4 * len(s.cluster.nodes)
+        assert s.pods_made() == 4 * len(s.cluster.nodes)
         assert s.restarts("agent") == 2 * len(s.cluster.nodes)
         assert s.events("Stuck") == []
 
@@ -67,14 +67,3 @@ def test_a_bake_is_as_long_as_it_should_be_when_the_clock_jumps_in_it(drive: Dri
         assert 95 < await s.until(lambda: s.stages()["node-2"] == "ready") < 105
 
     drive(main)
-
-
-def pods_made(s: Any) -> int:
-    """Phase pods, each of which is one run of a payload."""
-    return sum(
-        1
-        for a in s.cluster.server.audit
-        if a.user.startswith("controller")
-        and (a.method, a.target.kind.plural, a.status) == ("POST", "pods", 201)
-        and not a.rehearsed
-    )

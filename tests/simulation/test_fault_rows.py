@@ -40,17 +40,6 @@ async def configured(s: Any, config: str, **files: str) -> None:
     s.before = judge.look(s.cluster)
 
 
-def pods_made(s: Any) -> int:
-    """Phase pods, each of which is one run of a payload."""
-    return sum(
-        1
-        for a in s.cluster.server.audit
-        if a.user.startswith("controller")
-        and (a.method, a.target.kind.plural, a.status) == ("POST", "pods", 201)
-        and not a.rehearsed
-    )
-
-
 # --- a: deletions half-way ---
 
 
@@ -71,10 +60,10 @@ def test_a3_after_a_deletion_in_pre_install_the_next_install_begins_at_the_begin
         await s.until(lambda: s.stage_somewhere("pre-install"))
         await s.delete()
         await s.until(lambda: s.runtime() is None)
-        made = pods_made(s)
+        made = s.pods_made()
         await s.create(full())
         await s.ready()
-        assert pods_made(s) - made == 2 * len(s.cluster.nodes)  # pre-install and install, on every node
+        assert s.pods_made() - made == 2 * len(s.cluster.nodes)  # pre-install and install, on every node
         await s.delete()
         await s.gone()
 
@@ -106,7 +95,7 @@ def test_b3_a_payload_that_restarts_kubelet_as_well_runs_once(drive: Drive) -> N
         await s.gone()
         assert s.restarts("payload") == 4 * len(s.cluster.nodes)
         assert s.restarts("agent") == 2 * len(s.cluster.nodes)
-        assert pods_made(s) == 4 * len(s.cluster.nodes)
+        assert s.pods_made() == 4 * len(s.cluster.nodes)
 
     drive(main)
 

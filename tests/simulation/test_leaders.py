@@ -127,20 +127,9 @@ def test_h_a_leader_killed_at_this_write_loses_nothing_and_is_missed_for_15_s_at
         assert killer.kills == 1
         assert 5 < gaps.longest <= GAP
         assert s.restarts("agent") == 2 * len(s.cluster.nodes)
-        assert pods_made(s) == 4 * len(s.cluster.nodes)
+        assert s.pods_made() == 4 * len(s.cluster.nodes)
 
     drive(main, controllers=2)
-
-
-def pods_made(s: Any) -> int:
-    """Phase pods, each of which is one run of a payload."""
-    return sum(
-        1
-        for a in s.cluster.server.audit
-        if a.user.startswith("controller")
-        and (a.method, a.target.kind.plural, a.status) == ("POST", "pods", 201)
-        and not a.rehearsed
-    )
 
 
 @pytest.mark.parametrize("stage", ["install", "configure", "verify", "ready", "uninstall", "post-uninstall", "absent"])
@@ -163,7 +152,7 @@ def test_a_patch_that_arrives_after_its_sender_lost_the_lease_is_refused(drive: 
             await s.until(lambda: s.runtime() is None)
         else:
             await s.ready()
-        settled, made = s.stages(), pods_made(s)
+        settled, made = s.stages(), s.pods_made()
         s.cluster.server.audit.clear()
         older.resume()
         await asyncio.sleep(20)
@@ -176,7 +165,7 @@ def test_a_patch_that_arrives_after_its_sender_lost_the_lease_is_refused(drive: 
             await s.delete()
         await s.gone()
         assert s.restarts("agent") == 2 * len(s.cluster.nodes)
-        assert made + pods_made(s) == 4 * len(s.cluster.nodes)
+        assert made + s.pods_made() == 4 * len(s.cluster.nodes)
 
     drive(main, controllers=2)
 
@@ -219,7 +208,7 @@ def test_two_that_lead_at_once_keep_to_the_slots_and_do_nothing_twice(drive: Dri
             await s.delete()
             await s.gone(limit=300)
         assert s.restarts("agent") == 4 * len(s.cluster.nodes)
-        assert pods_made(s) == 8 * len(s.cluster.nodes)
+        assert s.pods_made() == 8 * len(s.cluster.nodes)
         assert sum(1 for replica in s.cluster.replicas if replica.leads) == 2
 
     drive(main, nodes=3, controllers=2, controller=Usurper)
