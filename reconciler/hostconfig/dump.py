@@ -78,15 +78,20 @@ class BinaryDump:
         there = overlay[main] is not None if main in overlay else self._host.exists(main)
         flags = ["--config", config_path] if config_path else []
         with tempfile.TemporaryDirectory(prefix="runtime-reconciler-") as folder:
-            work = Path(folder, "root")
-            work.mkdir()
-            folders, files = self._mounts()
-            _write(Path(f"{work}.change"), {**files, **overlay})
-            gone = [path for path, data in overlay.items() if data is None]
-            Path(f"{work}.gone").write_text("".join(f"{path}\n" for path in gone))
-            Path(f"{work}.mounts").write_text("/\n" + "".join(f"{path}\n" for path in folders))
-            words = [str(work), str(self._host.root), str(self._binary), *flags]
-            return self._ask([*words, "config", "dump" if there or config_path else "default"])
+            argv = self.argv(Path(folder), overlay)
+            return self._ask([*argv, *flags, "config", "dump" if there or config_path else "default"])
+
+    def argv(self, folder: Path, overlay: Overlay) -> list[str]:
+        """The command that runs the binary in its root, to be followed by its arguments; `folder` is an empty one."""
+        work = folder / "root"
+        work.mkdir()
+        folders, files = self._mounts()
+        _write(Path(f"{work}.change"), {**files, **overlay})
+        gone = [path for path, data in overlay.items() if data is None]
+        Path(f"{work}.gone").write_text("".join(f"{path}\n" for path in gone))
+        Path(f"{work}.mounts").write_text("/\n" + "".join(f"{path}\n" for path in folders))
+        words = (str(work), str(self._host.root), str(self._binary))
+        return ["unshare", "--mount", "sh", "-c", _ENCLOSE, "sh", *words]
 
     def _mounts(self) -> tuple[list[str], dict[str, bytes]]:
         """What is mounted below the root: directories, parents first, and files with their bytes."""
@@ -102,8 +107,7 @@ class BinaryDump:
         files = (path for path in found if self._host.local(path).is_file())
         return folders, {path: self._host.read(path) for path in files}
 
-    def _ask(self, words: list[str]) -> Table:
-        argv = ["unshare", "--mount", "sh", "-c", _ENCLOSE, "sh", *words]
+    def _ask(self, argv: list[str]) -> Table:
         try:
             done = subprocess.run(argv, capture_output=True, timeout=TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
