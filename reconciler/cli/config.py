@@ -18,6 +18,7 @@ from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_data
 from reconciler.hostconfig import (
     BinaryDump,
     Code,
+    Finding,
     HostConfig,
     HostRoot,
     LinuxProcesses,
@@ -243,10 +244,15 @@ def _finish(outcome: Outcome, output: Output) -> None:
     raise typer.Exit(0 if outcome.good else 1)
 
 
+def _finding(finding: Finding) -> str:
+    where = f"{finding.path}:{finding.line}" if finding.line else finding.path
+    return f"{finding.code.value} {where}: {finding.message}{' (`repair` mends it)' if finding.repairable else ''}"
+
+
 def _text(outcome: Outcome) -> str:
     lines = [f"{outcome.verdict.value}{f' ({outcome.reason.value})' if outcome.reason else ''}: {outcome.message}"]
     lines[0] = lines[0].removesuffix(": ")
-    lines += [f"  {finding.code.value} {finding.path}: {finding.message}" for finding in outcome.findings]
+    lines += [f"  {_finding(finding)}" for finding in outcome.findings]
     lines += [change.diff or f"{change.action} {change.path}" for change in outcome.files]
     if outcome.handlers:
         lines.append(f"handlers: {', '.join(outcome.handlers)}")

@@ -67,6 +67,14 @@ def test_a_broken_file_is_status_1_with_file_and_line(root: Path) -> None:
     )
 
 
+def test_a_person_reads_where_it_is_and_what_to_do(root: Path) -> None:
+    (root / CONFIG.lstrip("/")).write_text("version = 3\nimports = [ , ]\n")
+    checked = run(root, "check", "--containerd-version", "2.2.9")
+    line = checked.stdout.splitlines()[1]
+    assert line.startswith(f"  InvalidToml {CONFIG}:2: ")
+    assert line.endswith(" (`repair` mends it)")
+
+
 @pytest.mark.parametrize(
     ("argv", "status", "said"),
     [
