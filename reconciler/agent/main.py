@@ -22,7 +22,7 @@ from reconciler.api import names
 from reconciler.api.clock import SystemClock
 from reconciler.api.logs import setup
 from reconciler.cri.client import GrpcCri
-from reconciler.hostconfig import HostConfig, HostRoot, LinuxProcesses, Refused, discover
+from reconciler.hostconfig import BOOT_ID, HostConfig, HostRoot, LinuxProcesses, Refused, discover
 from reconciler.kube.client import Client
 from reconciler.kube.light import LightTransport
 from reconciler.systemd.api import SystemdError
@@ -78,7 +78,8 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
         unit=found.unit,
         clock=clock,
     )
-    boot = await asyncio.to_thread(Path("/proc/sys/kernel/random/boot_id").read_text)
+    # through the host's mount: what kubelet reads there is what the controller compares it with
+    boot = await asyncio.to_thread((host / BOOT_ID.lstrip("/")).read_text)
     agent = Agent(
         Deps(
             node=options.node,

@@ -6,7 +6,7 @@ May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
 from reconciler.hostconfig.discovery import Daemon, discover
 from reconciler.hostconfig.distribution import socket_of
 from reconciler.hostconfig.dump import BinaryDump
-from reconciler.hostconfig.engine import Fence, HostConfig
+from reconciler.hostconfig.engine import BOOT_ID, Fence, HostConfig
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import (
     Code,
@@ -22,6 +22,7 @@ from reconciler.hostconfig.model import (
 from reconciler.hostconfig.processes import LinuxProcesses
 
 __all__ = [
+    "BOOT_ID",
     "BinaryDump",
     "Code",
     "Daemon",

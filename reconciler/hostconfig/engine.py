@@ -39,6 +39,8 @@ Fence = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 
 STATE_DIR = "/var/lib/runtime-reconciler"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Of the host: a container's own /proc may show another one's (a node that is itself a container)."""
 
 
 class HostConfig:
@@ -74,7 +76,7 @@ class HostConfig:
         self._state = State(self._host.local(state_dir), trace)
         self._clock, self._timing, self._trace = clock or SystemClock(), timing or Timing(), trace
         self._cri, self._dump = cri, dump
-        self._boot_id = boot_id or _kernel_boot_id
+        self._boot_id = boot_id or self._host_boot_id
         self._prover = self._dead_man = None
         if systemd is not None:
             self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace)
@@ -317,6 +319,12 @@ class HostConfig:
             planned_outage=self._set_busy,
         )
 
+    def _host_boot_id(self) -> str:
+        try:
+            return self._host.read(BOOT_ID).decode().strip()
+        except OSError:
+            return ""
+
     def _set_busy(self, value: bool) -> None:
         self._busy = value
 
@@ -335,10 +343,3 @@ async def _to_its_end(work: Awaitable[T]) -> T:
         if not task.done():
             await asyncio.wait({task})
         raise
-
-
-def _kernel_boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

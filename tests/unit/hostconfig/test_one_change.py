@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
-from hostconfig_bench import KATA, MAIN, Bench
+from hostconfig_bench import KATA, MAIN, Bench, Killed
 
 from reconciler.api.noderuntime import Handler, RevisionData
-from reconciler.hostconfig import Code, Verdict
+from reconciler.hostconfig import Code, HostConfig, Verdict
 
 BLOCK = b"""# runtime-reconciler: begin kata
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata-qemu]
@@ -159,3 +160,16 @@ async def test_containerd_stopped_by_a_person_is_not_started(bench: Bench) -> No
     outcome = await bench.engine().apply("kata", "uid-1", KATA)
     assert (outcome.verdict, outcome.reason) == (Verdict.REFUSED, Code.BUSY)
     assert bench.machine.starts == 0
+
+
+async def test_the_boot_is_the_hosts_and_not_the_containers(bench: Bench) -> None:
+    """A node that is itself a container shows an id of its own below its root, and kubelet reports that one."""
+    folder = bench.root / "proc/sys/kernel/random"
+    folder.mkdir(parents=True)
+    (folder / "boot_id").write_text("boot-of-the-host\n")
+    bench.steps.kill_at = 4
+    engine = HostConfig(bench.root, "", "1.6.20", clock=bench.machine, trace=bench.steps)  # type: ignore[arg-type]
+    with pytest.raises(Killed):
+        await engine.apply("kata", "uid-1", KATA)
+    journal = json.loads((bench.root / "var/lib/runtime-reconciler/journal.json").read_text())
+    assert journal["pending"]["boot"] == "boot-of-the-host"
