@@ -118,9 +118,10 @@ def value(tree: Tree) -> Tree:
 
 
 def appended(tree: Tree) -> Tree:
-    """A table at the end of the main file."""
+    """A table at the end of the main file, with the line end of its last line."""
     data = tree.get(MAIN, b"")
-    end = b"\r\n" if data.split(b"\n")[0].endswith(b"\r") else b"\n"
+    last = data.rfind(b"\n")
+    end = b"\r\n" if last > 0 and data[last - 1 : last] == b"\r" else b"\n"
     joint = b"" if data.endswith(b"\n") or not data else end
     return {**tree, MAIN: data + joint + b"[stream_processors.site]" + end + b'  path = "/bin/site"' + end}
 
