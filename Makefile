@@ -32,7 +32,8 @@ hosts: export ACCEPTANCE ?= $(abspath $(firstword $(wildcard ../*/cases/run.py))
 hosts: $(STAMP)
 	$(BIN)/python tests/hosts/containerds.py
 	HOSTCONFIG_EXAMPLES=400 $(BIN)/python -m pytest tests/unit/hostconfig/test_any_configuration.py
-	$(BIN)/python -m pytest tests/hosts
+	@$(if $(ACCEPTANCE),true,echo "no acceptance cases beside this tree: only the tests of its own are run")
+	$(BIN)/python -m pytest tests/hosts $(if $(ACCEPTANCE),,--ignore tests/hosts/test_acceptance_cases.py)
 
 # Linux and root: two real nodes.
 e2e: $(STAMP)

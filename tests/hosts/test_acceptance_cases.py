@@ -37,7 +37,7 @@ def restore_links(folder: Path) -> list[Path]:
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`run.py` beside a copy of its cases."""
     if not RUNNER:
-        pytest.skip("no acceptance cases beside this repository: set ACCEPTANCE")
+        pytest.fail("ACCEPTANCE must name the run.py of the acceptance cases; `make hosts` looks for it")
     source = Path(RUNNER).resolve()
     cases = tmp_path_factory.mktemp("acceptance") / "cases"
     shutil.copytree(source.parent, cases, symlinks=True)
