@@ -129,7 +129,7 @@ def _registered_again(lab: Lab, verdict: Verdict) -> None:
     lab.admin.delete(f"{names.NODES}/{node.name}")
     counted = wait_until(lambda: _counts(lab).get("total") == 1, 30, raises=False)
     verdict.check(counted, f"a deleted Node is still counted: {_counts(lab)}")
-    _on(lab, node)
+    _on(lab, node, registers=True)
     verdict.measured("registered again: ready after s", lab.wait_ready(_CONVERGES))
     verdict.check(runtimes.HANDLER in lab.handlers(node), "registered again: ready, but CRI does not serve it")
     lab.delete()
@@ -146,7 +146,7 @@ def _back_after_the_object(lab: Lab, verdict: Verdict) -> None:
     lab.admin.delete(f"{names.NODES}/{node.name}")
     lab.delete()
     lab.wait_gone()
-    _on(lab, node)
+    _on(lab, node, registers=True)
     undone = wait_until(lambda: lab.serves(node, "runc") and not lab.serves(node), _CONVERGES, every=0.5, raises=False)
     verdict.check(undone, f"back after the NodeRuntime had gone: CRI still serves {lab.handlers(node)}")
     left = lab.left_behind(settle=20)
@@ -158,9 +158,17 @@ def _counts(lab: Lab) -> names.Object:
     return counts
 
 
-def _on(lab: Lab, node: Node) -> None:
-    """Power on, with the product's image where a fresh root lacks it."""
+def _on(lab: Lab, node: Node, *, registers: bool = False) -> None:
+    """Power on, with the product's image where a fresh root lacks it.
+
+    A kubelet that `registers` its Node anew waits for over two minutes before it tries again what it could not do
+    without one ("failed to initialize CSINode"); started again it does so at once.
+    """
     node.start()
+    if registers:
+        path = f"{names.NODES}/{node.name}"
+        wait_until(lambda: lab.observer.find(path) is not None, 60, what=f"{node.name} registered")
+        node.run("systemctl", "restart", "kubelet")
     wait_until(lambda: lab.probe.serving(node.name), 60, what=f"{node.name} serves CRI")
     productimage.load(product.archive(), node)
     wait_until(lambda: cluster.ready(node), 90, every=0.5, what=f"{node.name} Ready")
