@@ -22,7 +22,7 @@ from reconciler.api import names
 from reconciler.api.clock import SystemClock
 from reconciler.api.logs import setup
 from reconciler.cri.client import GrpcCri
-from reconciler.hostconfig import BOOT_ID, HostConfig, HostRoot, LinuxProcesses, Refused, discover
+from reconciler.hostconfig import BOOT_ID, BinaryDump, HostConfig, HostRoot, LinuxProcesses, Refused, discover
 from reconciler.kube.client import Client
 from reconciler.kube.light import LightTransport
 from reconciler.systemd.api import SystemdError
@@ -77,6 +77,7 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
         cri=cri,
         unit=found.unit,
         clock=clock,
+        dump=BinaryDump(host, root.local(found.binary)),
     )
     # through the host's mount: what kubelet reads there is what the controller compares it with
     boot = await asyncio.to_thread((host / BOOT_ID.lstrip("/")).read_text)
