@@ -25,7 +25,8 @@ from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.version import parse
 
 EXAMPLES = int(os.environ.get("DUMP_EXAMPLES", "60"))
-ANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+SEARCH = os.environ.get("HOSTCONFIG_SEARCH", "") != ""
+ANY = settings(max_examples=EXAMPLES, deadline=None, derandomize=not SEARCH, suppress_health_check=list(HealthCheck))
 SHAPES = {
     "nothing": {},
     "empty": {"/etc/containerd/config.toml": b""},
