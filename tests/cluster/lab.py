@@ -277,7 +277,8 @@ def restore(node: Node) -> None:
     """containerd's configuration of the beginning and no payload, by hand."""
     (node.root / "etc/containerd/config.toml").write_text(CONTAINERD_CONFIG)
     node.sh(
-        "rm -rf /opt/demo /var/lib/runtime-reconciler; systemctl reset-failed containerd; systemctl restart containerd"
+        "rm -rf /opt/demo /usr/local/bin/containerd-shim-demo-v2 /var/lib/runtime-reconciler;"
+        " systemctl reset-failed containerd; systemctl restart containerd"
     )
 
 
