@@ -18,7 +18,7 @@ from reconciler.api.meta import Pod
 from reconciler.barrier.barrier import RetryBarrier, State
 from reconciler.hostconfig import Code, HostConfigError, Outcome, Verdict
 from reconciler.hostconfig.rescue import Signature
-from reconciler.kube.events import Recorder
+from reconciler.kube.events import Recorder, regarding_node
 from reconciler.kube.store import Store
 from reconciler.systemd.api import UnitState
 
@@ -130,6 +130,4 @@ class Guard:
             self._tell("ConfigPutBack", f"put back {files}; the rejected bytes are kept: {outcome.message}")
 
     def _tell(self, reason: str, note: str) -> None:
-        # kubelet, too, regards a Node by its name in place of the UID, and `kubectl describe` looks for that.
-        regarding = {"apiVersion": "v1", "kind": "Node", "name": self._deps.node, "uid": self._deps.node}
-        self._recorder.event(regarding, "Warning", reason, note, "Guard")
+        self._recorder.event(regarding_node(self._deps.node), "Warning", reason, note, "Guard")

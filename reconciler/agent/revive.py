@@ -9,7 +9,7 @@ from collections import deque
 from reconciler.agent.deps import Deps
 from reconciler.agent.probe import Probe
 from reconciler.hostconfig import HostConfigError
-from reconciler.kube.events import Recorder
+from reconciler.kube.events import Recorder, regarding_node
 from reconciler.systemd.api import SystemdError, UnitState
 
 log = logging.getLogger(__name__)
@@ -89,9 +89,7 @@ class Reviver:
 
     def _tell(self, kind: str, reason: str, note: str) -> None:
         log.warning("revive", extra={"reason": reason, "note": note})
-        # kubelet, too, regards a Node by its name in place of the UID, and `kubectl describe` looks for that.
-        regarding = {"apiVersion": "v1", "kind": "Node", "name": self._deps.node, "uid": self._deps.node}
-        self._recorder.event(regarding, kind, reason, note, "Revive")
+        self._recorder.event(regarding_node(self._deps.node), kind, reason, note, "Revive")
 
 
 def _fallen(unit: UnitState | None) -> bool:

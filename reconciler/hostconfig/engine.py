@@ -231,7 +231,7 @@ class HostConfig:
             state = await self._prover.settled()
         except SystemdError as error:
             raise Refused(Code.BUSY, f"systemd cannot be asked: {error}") from error
-        if operation == "apply" and state.active_state == "inactive" and state.result == "success":
+        if operation == "apply" and state.stopped_on_purpose:
             raise Refused(Code.BUSY, "containerd was stopped by a person; it is not started for a change")
         pending = msgspec.structs.replace(pending, began=state.invocation_id, invocation=state.invocation_id)
         return await self._observed(operation, plan, pending)

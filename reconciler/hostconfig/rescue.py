@@ -102,7 +102,7 @@ class Rescue:
             return error.outcome()
 
     async def _put_back(self, failed: bool) -> Outcome:
-        if self._state.load().pending is not None:
+        if (await asyncio.to_thread(self._state.load)).pending is not None:
             raise Refused(Code.BUSY, "a change of ours is under way; its own undo is nearer")
         snapshot = self._snapshot()
         effective = await asyncio.to_thread(snapshot.effective)
@@ -112,7 +112,7 @@ class Rescue:
         for finding in found.findings:
             if finding.code is Code.UNSUPPORTED_SYNTAX:
                 raise Refused(finding.code, f"{finding.path}: {finding.message}")
-        kept = self._proven.load()
+        kept = await asyncio.to_thread(self._proven.load)
         if kept is None:
             raise Refused(Code.NOT_OURS, "no set of files was proven by this release of containerd")
         broken = frozenset(self._host.real(one.path) for one in effective.fatal if one.path)
@@ -140,7 +140,7 @@ class Rescue:
             state = await prover.unit()
         except SystemdError:
             return False
-        return state.active_state == "inactive" and state.result == "success"
+        return state.stopped_on_purpose
 
     async def _serves(self) -> bool:
         if self._cri is None:

@@ -147,7 +147,7 @@ class Transaction:
             return Proof(False, str(error))
         if undo and state.active_state == "active" and state.invocation_id == pending.began:
             return Proof(True, "the daemon has seen nothing of the change")
-        if state.active_state == "inactive" and state.result == "success":
+        if state.stopped_on_purpose:
             return Proof(True, "a person stopped containerd; what is on disk is for its next start")
         since = self._clock.monotonic()
         old = state.active_state == "active" and state.active_enter_monotonic < commit

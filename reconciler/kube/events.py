@@ -38,6 +38,11 @@ class _Series:
     written: float
 
 
+def regarding_node(name: str) -> dict[str, str]:
+    """The Node `name`: kubelet, too, puts its name in place of the UID, and `kubectl describe` looks for that."""
+    return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}
+
+
 class Recorder:
     """`event` only queues; `run` writes. An Event that cannot be written is logged and lost."""
 

@@ -34,6 +34,11 @@ class UnitState:
     timeout_start: float = 90.0  # seconds
     required_by: tuple[str, ...] = ()  # RequiredBy and BoundBy: units that restart with it
 
+    @property
+    def stopped_on_purpose(self) -> bool:
+        """A person's will: never started for a change (design section 5)."""
+        return self.active_state == "inactive" and self.result == "success"
+
 
 class Systemd(Protocol):
     """Each call raises SystemdError; `timeout` in seconds."""
