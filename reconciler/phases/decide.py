@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from reconciler.api.node import AGENT_STAGES, POD_STAGES, NodeState, Problem, Stage, WorkResult, cut
-from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Wait
+from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts
 
 INSTALL_PATH = (Stage.PRE_INSTALL, Stage.INSTALL, Stage.CONFIGURE, Stage.VERIFY)
@@ -109,7 +109,7 @@ def _at_absent(facts: Facts, now: datetime) -> Decision:
     if facts.dirty and (not facts.goal.revision or facts.goal.uid != facts.dirty):
         return _undo_journal(facts, now)
     if not facts.goal.revision:
-        return Wait(reason="Absent")
+        return Wait(reason="Absent", awaits=Signal.NOTHING)
     return _taken(facts) or _start(facts, now) or _begin_install(facts, _fresh(facts, now), now)
 
 
@@ -121,7 +121,12 @@ def _taken(facts: Facts) -> Wait | None:
     message = (
         f"CRI serves {', '.join(sorted(taken))} already; remove it with what installed it, or name another handler"
     )
-    return Wait(reason="HandlerConflict", message=message, trouble=Problem("HandlerConflict", message))
+    return Wait(
+        reason="HandlerConflict",
+        awaits=Signal.HANDLER_FREE,
+        message=message,
+        trouble=Problem("HandlerConflict", message),
+    )
 
 
 def _undo_journal(facts: Facts, now: datetime) -> Decision:
@@ -139,7 +144,7 @@ def _at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if goal.uid != state.uid or not goal.revision:
         return Move(state=None, reason="Absent")
     if goal.revision == state.failed and not facts.retry:
-        return Wait(reason="Failed", message=state.error.message if state.error else "")
+        return Wait(reason="Failed", awaits=Signal.PERSON, message=state.error.message if state.error else "")
     return _start(facts, now) or _begin_install(facts, _fresh(facts, now), now)
 
 
@@ -178,7 +183,7 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
         return _repair(facts, state, plan, now)
     if facts.retry:
         return Move(state=state, reason="NothingToRetry", clear_retry=True)
-    return leftover or Wait(reason="Ready")
+    return leftover or Wait(reason="Ready", awaits=Signal.NOTHING)
 
 
 def _repair(facts: Facts, state: NodeState, plan: Plan, now: datetime) -> Decision:
@@ -190,6 +195,7 @@ def _repair(facts: Facts, state: NodeState, plan: Plan, now: datetime) -> Decisi
         )
         return Wait(
             reason="Contested",
+            awaits=Signal.QUIET_HOUR,
             message=message,
             until=recent[0] + timedelta(hours=1),
             stuck=Problem("Contested", message),
@@ -203,21 +209,33 @@ def _start(facts: Facts, now: datetime) -> Wait | None:
     if (blocked := _blocked(facts, now)) is not None:
         return blocked
     if not facts.slot:
-        return Wait(reason="WaitingForSlot", message="its turn has not come", wants_slot=True)
+        return Wait(reason="WaitingForSlot", awaits=Signal.SLOT, message="its turn has not come", wants_slot=True)
     return None
 
 
 def _blocked(facts: Facts, now: datetime) -> Wait | None:
     """What keeps a node from leaving rest even with a slot; waiting for it holds none."""
     if facts.set_aside:
-        return Wait(reason="SetAside", message=facts.set_aside)
+        return Wait(reason="SetAside", awaits=Signal.ANOTHER_NODE, message=facts.set_aside)
     if not facts.node_ready:
-        return Wait(reason="NodeNotReady", message="the node is NotReady; it goes on when it is Ready again")
+        return _not_ready()
     if not facts.agent_ready:
         return _agentless(facts, now)
     if not facts.free:
-        return Wait(reason="OtherRuntimeAtWork", message="another runtime is at work on this node")
+        return Wait(
+            reason="OtherRuntimeAtWork",
+            awaits=Signal.OTHER_RUNTIME,
+            message="another runtime is at work on this node",
+        )
     return None
+
+
+def _not_ready() -> Wait:
+    return Wait(
+        reason="NodeNotReady",
+        awaits=Signal.NODE_READY,
+        message="the node is NotReady; it goes on when it is Ready again",
+    )
 
 
 def _agentless(facts: Facts, now: datetime) -> Wait:
@@ -225,8 +243,8 @@ def _agentless(facts: Facts, now: datetime) -> Wait:
     missing = Problem("AgentMissing", cut(facts.agent_reason))
     told = (facts.agent_lost or now) + timedelta(seconds=AGENT_GRACE)
     if now < told:
-        return Wait(reason=missing.reason, message=missing.message, until=told)
-    return Wait(reason=missing.reason, message=missing.message, trouble=missing)
+        return Wait(reason=missing.reason, awaits=Signal.AGENT, message=missing.message, until=told)
+    return Wait(reason=missing.reason, awaits=Signal.AGENT, message=missing.message, trouble=missing)
 
 
 # --- at work -------------------------------------------------------------------------------------
@@ -261,10 +279,10 @@ def _begin_again(facts: Facts, state: NodeState, goal: Goal, now: datetime) -> M
 
 def _work(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if not facts.node_ready:
-        return Wait(reason="NodeNotReady", message="the node is NotReady; it goes on when it is Ready again")
+        return _not_ready()
     if not facts.agent_ready:
         known = _agentless(facts, now)
-        return _waiting(facts, state, now, known.reason, known.message, known.trouble, known.until)
+        return _waiting(facts, state, now, known.awaits, known.reason, known.message, known.trouble, known.until)
     if state.stage in AGENT_STAGES:
         return _agent_stage(facts, state, now)
     if state.stage is Stage.VERIFY:
@@ -280,12 +298,14 @@ def _agent_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
     ):  # it signalled by a label, or the goal changed: the agent waits for its end
         return EndPod(sleeper.uid, sleeper.stage, _grace(facts, sleeper))
     if answer is None:
-        return _waiting(facts, state, now, "WaitingForAgent", f"waits for the agent's report on {state.stage}")
+        message = f"waits for the agent's report on {state.stage}"
+        return _waiting(facts, state, now, Signal.AGENT_REPORT, "WaitingForAgent", message)
     if answer.result is WorkResult.DONE:
         return _advance(facts, state, now)
     if answer.result is WorkResult.WAITING:
         refused = None if answer.reason in PASSING else Problem(answer.reason or "AgentWaiting", cut(answer.message))
-        return _waiting(facts, state, now, answer.reason or "AgentWaiting", answer.message, refused)
+        reason = answer.reason or "AgentWaiting"
+        return _waiting(facts, state, now, Signal.AGENT_REPORT, reason, answer.message, refused)
     problem = Problem(answer.reason or "AgentFailed", cut(answer.message))
     if state.stage is Stage.CONFIGURE:
         return _give_up(facts, state, problem, now)
@@ -296,14 +316,14 @@ def _verify(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if (leftover := _end_leftovers(facts, state)) is not None:
         return leftover
     if not facts.serving:
-        return _waiting(facts, state, now, "ContainerdNotServing", facts.serving_reason)
+        return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
     plan = _plan(facts, state.target)
     if not plan.handlers <= facts.served:
         return _repair(facts, state, plan, now)
     done = max(state.since, facts.serving_since or state.since) + timedelta(seconds=facts.bake)
     if now >= done:
         return _advance(facts, state, now)
-    return Wait(reason="Baking", message=f"stays healthy until {done:%H:%M:%S} UTC", until=done)
+    return Wait(reason="Baking", awaits=Signal.BAKE, message=f"stays healthy until {done:%H:%M:%S} UTC", until=done)
 
 
 def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
@@ -322,29 +342,43 @@ def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if pod.outcome is Outcome.FAILED:
         return _next_attempt(facts, state, Problem(pod.reason or "PayloadFailed", cut(pod.message)), now)
     if pod.deleting:
-        return _waiting(facts, state, now, "PodEnding", "somebody deleted the phase pod; it is made again when gone")
+        message = "somebody deleted the phase pod; it is made again when gone"
+        return _waiting(facts, state, now, Signal.POD_GONE, "PodEnding", message)
     limit = deadline(facts, state)
     if limit is not None and now >= limit and pod.outcome is Outcome.RUNNING:
         message = f"phase {state.stage} did not end within {phase.timeout:.0f} s"
         return _next_attempt(facts, state, Problem("PayloadTimedOut", message), now)
     broken = Problem(pod.reason, cut(pod.message)) if pod.reason in BROKEN_STARTS else None
     return _waiting(
-        facts, state, now, pod.reason or "WaitingForPayload", pod.message or f"waits for the {state.stage} pod", broken
+        facts,
+        state,
+        now,
+        _payload_signal(pod, phase),
+        pod.reason or "WaitingForPayload",
+        pod.message or f"waits for the {state.stage} pod",
+        broken,
     )
+
+
+def _payload_signal(pod: PodFacts, phase: PhasePlan) -> Signal:
+    if pod.outcome is Outcome.PENDING:
+        return Signal.POD_STARTED
+    return Signal.PAYLOAD_EXIT if phase.done_label is None else Signal.PAYLOAD_LABEL
 
 
 def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> Decision:
     if phase.done_label is not None and facts.done_label:
         return Move(state=state, reason="OldSignalCleared", clear_label=phase.done_label[0])
     if not facts.slot:
-        return Wait(reason="WaitingForSlot", message="its turn has not come", wants_slot=True)
+        return Wait(reason="WaitingForSlot", awaits=Signal.SLOT, message="its turn has not come", wants_slot=True)
     if not facts.serving:
-        return _waiting(facts, state, now, "ContainerdNotServing", facts.serving_reason)
+        return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
     if state.attempt > 1:
         ready = state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
         if now < ready:
             error = state.error or Problem("PayloadFailed")
-            return Wait(reason="Backoff", message=f"{error.reason}: {error.message}", until=ready, trouble=error)
+            message = f"{error.reason}: {error.message}"
+            return Wait(reason="Backoff", awaits=Signal.BACKOFF, message=message, until=ready, trouble=error)
     return MakePod(state)
 
 
@@ -357,7 +391,8 @@ def _signalled(facts: Facts, pod: PodFacts, phase: PhasePlan) -> bool:
 def _finished(facts: Facts, state: NodeState, pod: PodFacts, phase: PhasePlan, now: datetime) -> Decision:
     """The payload has done its part. An install is sealed by the agent in configure; all others need its word now."""
     if phase.done_label is None and state.stage is not Stage.INSTALL and not pod.ended:
-        return _waiting(facts, state, now, "PodEnding", "waits for the agent to see that nothing of the pod runs")
+        message = "waits for the agent to see that nothing of the pod runs"
+        return _waiting(facts, state, now, Signal.POD_GONE, "PodEnding", message)
     return _advance(facts, state, now, clear_label=phase.done_label[0] if phase.done_label else "")
 
 
@@ -365,9 +400,9 @@ def _never_ran(facts: Facts, state: NodeState, pod: PodFacts, now: datetime) -> 
     again = pod.created + timedelta(seconds=NEVER_RAN_DELAY)
     refused = Problem(pod.reason or "PodRefused", cut(pod.message))
     if now < again:
-        return Wait(reason=refused.reason, message=pod.message, until=again, trouble=refused)
+        return Wait(reason=refused.reason, awaits=Signal.POD_AGAIN, message=pod.message, until=again, trouble=refused)
     if pod.deleting or not facts.serving:
-        return _waiting(facts, state, now, refused.reason, pod.message, refused)
+        return _waiting(facts, state, now, Signal.POD_GONE, refused.reason, pod.message, refused)
     return EndPod(pod.uid, pod.stage, 0)
 
 
@@ -441,7 +476,12 @@ def _drain(state: NodeState, users: tuple[str, ...], now: datetime) -> Decision:
     if present(state):
         drained = msgspec.structs.replace(state, draining=True)
         return Move(state=drained, reason="HandlerInUse", message=cut(message))
-    return Wait(reason="HandlerInUse", message=message, until=now + timedelta(seconds=IN_USE_POLL))
+    return Wait(
+        reason="HandlerInUse",
+        awaits=Signal.USERS_GONE,
+        message=message,
+        until=now + timedelta(seconds=IN_USE_POLL),
+    )
 
 
 def _next_removal(facts: Facts, state: NodeState, after: Stage, now: datetime, clear_label: str = "") -> Decision:
@@ -514,6 +554,7 @@ def _waiting(
     facts: Facts,
     state: NodeState,
     now: datetime,
+    awaits: Signal,
     reason: str,
     message: str,
     trouble: Problem | None = None,
@@ -524,8 +565,9 @@ def _waiting(
     trouble = trouble or (state.error if state.attempt > 1 else None)
     if limit is None or now < limit:
         dues = [due for due in (limit, until) if due is not None]
-        return Wait(reason=reason, message=message, until=min(dues, default=None), trouble=trouble)
-    return Wait(reason=reason, message=message, stuck=Problem(reason, cut(message)), trouble=trouble)
+        return Wait(reason=reason, awaits=awaits, message=message, until=min(dues, default=None), trouble=trouble)
+    stuck = Problem(reason, cut(message))
+    return Wait(reason=reason, awaits=awaits, message=message, stuck=stuck, trouble=trouble)
 
 
 def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
@@ -538,7 +580,7 @@ def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
         if pod.deleting and not over:
             return _pod_ending(pod)
         if not facts.serving:
-            return Wait(reason="ContainerdNotServing", message=facts.serving_reason)
+            return Wait(reason="ContainerdNotServing", awaits=Signal.CONTAINERD, message=facts.serving_reason)
         if over:
             return EndPod(pod.uid, pod.stage, 0)
         if pod.outcome is Outcome.FAILED or (pod.outcome is Outcome.SUCCEEDED and pod.stage is not Stage.INSTALL):
@@ -552,7 +594,7 @@ def _grace(facts: Facts, pod: PodFacts) -> int:
 
 
 def _pod_ending(pod: PodFacts) -> Wait:
-    return Wait(reason="PodEnding", message=f"waits until nothing of the {pod.stage} pod runs")
+    return Wait(reason="PodEnding", awaits=Signal.POD_GONE, message=f"waits until nothing of the {pod.stage} pod runs")
 
 
 def _sealed(state: NodeState | None, pod: PodFacts) -> bool:

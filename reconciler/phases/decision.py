@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from datetime import datetime
 
 from reconciler.api.node import NodeState, Problem, Stage
+
+
+class Signal(enum.StrEnum):
+    """The one thing that a waiting node waits for. Closed: what is said of each is in `controller.sentences`."""
+
+    NOTHING = "nothing"
+    """At rest, where it should be."""
+    PERSON = "person"
+    """Given up on: a new revision, or a retry."""
+    ANOTHER_NODE = "another-node"
+    """This one can never take part."""
+    HANDLER_FREE = "handler-free"
+    """That CRI no longer serves a handler of another installer."""
+    QUIET_HOUR = "quiet-hour"
+    """That the repairs of the last hour are over an hour old."""
+    SLOT = "slot"
+    NODE_READY = "node-ready"
+    AGENT = "agent"
+    """A ready agent pod on the node."""
+    OTHER_RUNTIME = "other-runtime"
+    """That the runtime at work on this node is done."""
+    AGENT_REPORT = "agent-report"
+    """The agent's final answer to this stage and attempt."""
+    CONTAINERD = "containerd"
+    """That CRI serves."""
+    BAKE = "bake"
+    """Time in good health."""
+    BACKOFF = "backoff"
+    """Time between two tries."""
+    POD_STARTED = "pod-started"
+    """That the phase pod's container runs."""
+    PAYLOAD_EXIT = "payload-exit"
+    PAYLOAD_LABEL = "payload-label"
+    POD_GONE = "pod-gone"
+    """That nothing of a phase pod is left, in CRI and in the API."""
+    POD_AGAIN = "pod-again"
+    """Time until a refused phase pod is made anew."""
+    USERS_GONE = "users-gone"
+    """That no running pod uses its handlers."""
+    CONTROLLER = "controller"
+    """That a controller takes the next step. Never of `decide`: of those who only look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +55,7 @@ class Wait:
     """Nothing to do until something changes, or until `until`."""
 
     reason: str
+    awaits: Signal
     message: str = ""
     until: datetime | None = None
     stuck: Problem | None = None

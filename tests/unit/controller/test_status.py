@@ -12,7 +12,7 @@ from reconciler.api.node import Problem
 from reconciler.api.noderuntime import NodeRuntime, NodeRuntimeStatus, UnreadableNodeRuntime
 from reconciler.controller import goals, status
 from reconciler.controller.world import Outlook
-from reconciler.phases.decision import Wait
+from reconciler.phases.decision import Signal, Wait
 from reconciler.phases.rollout import View
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -21,7 +21,12 @@ RUNTIME = NodeRuntime(metadata=ObjectMeta(name="kata", generation=3))
 
 def outlook(name: str, *, trouble: Problem | None = None, **view: Any) -> Outlook:
     seen = View(node=name, **{"at_rest": False, **view})
-    return Outlook(view=seen, wait=Wait(reason="Waits", message="m", trouble=trouble), state=None, counted=True)
+    return Outlook(
+        view=seen,
+        wait=Wait(reason="Waits", awaits=Signal.NOTHING, message="m", trouble=trouble),
+        state=None,
+        counted=True,
+    )
 
 
 def conditions(**given: Any) -> dict[str, tuple[str, str, str]]:

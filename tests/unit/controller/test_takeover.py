@@ -16,12 +16,12 @@ from reconciler.kube.client import Client
 from reconciler.kube.events import Recorder
 from reconciler.kube.resources import NODERUNTIMES, NODES
 from reconciler.kube.store import Store
-from reconciler.phases.decision import Wait
+from reconciler.phases.decision import Signal, Wait
 from reconciler.phases.rollout import View
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.server import ApiServer
 
-WAITS = Wait(reason="WaitingForSlot", wants_slot=True)
+WAITS = Wait(reason="WaitingForSlot", awaits=Signal.SLOT, wants_slot=True)
 
 
 def outlook(node: str, **view: Any) -> Outlook:

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.node import NodeState, Problem, Stage, WorkReport, WorkResult
 from reconciler.phases.decide import decide, present
-from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Wait
+from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -69,7 +69,9 @@ def moved(decision: object) -> NodeState:
 
 def test_an_absent_node_waits_for_its_slot() -> None:
     decision = decide(facts(slot=False), T0)
-    assert decision == Wait(reason="WaitingForSlot", message="its turn has not come", wants_slot=True)
+    assert decision == Wait(
+        reason="WaitingForSlot", awaits=Signal.SLOT, message="its turn has not come", wants_slot=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -289,7 +291,7 @@ def test_an_undone_install_ends_as_failed_and_stays_so() -> None:
     over = pod(Stage.UNINSTALL, Outcome.SUCCEEDED, ended=True)
     new = moved(decide(facts(state=out, pods=(over,)), T0))
     assert (new.stage, new.failed, new.error) == (Stage.FAILED, "r1", Problem("PayloadFailed", "x"))
-    assert decide(facts(state=new), T0) == Wait(reason="Failed", message="x")
+    assert decide(facts(state=new), T0) == Wait(reason="Failed", awaits=Signal.PERSON, message="x")
 
 
 @pytest.mark.parametrize("fields", [{"retry": True}, {"goal": Goal("u1", "r2")}])
