@@ -171,14 +171,15 @@ class _Stream:
             raise TransportError(f"GET {self._path}: {error}") from error
 
 
-async def connect(kubeconfig: str | None = None, *, clock: Clock | None = None) -> Transport:
+async def connect(kubeconfig: str | None = None, *, context: str = "", clock: Clock | None = None) -> Transport:
     """A transport to the cluster of `kubeconfig`, of $KUBECONFIG, that we run in, or of ~/.kube/config, in this order.
 
+    `context` names one of a kubeconfig's, so with it the cluster that we run in is not looked at.
     Raises ConfigError, one line with advice, when there is none, when it cannot be read, or when the
     cluster that a kubeconfig names does not answer. In-cluster nothing is asked yet: the API server may start later.
     """
     clock = clock or SystemClock()
-    credentials = _find(kubeconfig, clock)
+    credentials = _find(kubeconfig, context, clock)
     configuration: Any = Configuration()
     try:
         async with asyncio.timeout(LOAD_DEADLINE):
@@ -208,14 +209,14 @@ async def _answers(transport: ClusterTransport, source: str, host: str) -> None:
         raise ConfigError(f"{source}: the cluster at {host} refuses the credentials (401); {ADVICE}")
 
 
-def _find(kubeconfig: str | None, clock: Clock) -> Credentials:
+def _find(kubeconfig: str | None, context: str, clock: Clock) -> Credentials:
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
     if named:
-        return Kubeconfig(named)
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
+        return Kubeconfig(named, context)
+    if not context and os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
         return InCluster(clock)
     if DEFAULT_KUBECONFIG.expanduser().exists():
-        return Kubeconfig(str(DEFAULT_KUBECONFIG.expanduser()))
+        return Kubeconfig(str(DEFAULT_KUBECONFIG.expanduser()), context)
     raise ConfigError("no cluster: not in a pod, and no ~/.kube/config; name one with --kubeconfig or $KUBECONFIG")
 
 

@@ -61,12 +61,13 @@ class InCluster:
 
 
 class Kubeconfig:
-    """`paths` is one file, or several parted by `:` as in $KUBECONFIG."""
+    """`paths` is one file, or several parted by `:` as in $KUBECONFIG; `context` is the current one when empty."""
 
-    def __init__(self, paths: str) -> None:
-        self.source = f"kubeconfig {paths}"
+    def __init__(self, paths: str, context: str = "") -> None:
+        self.source = f"kubeconfig {paths}" + (f", context {context}" if context else "")
         self.expiry: datetime | None = None
         self._paths = paths
+        self._context = context or None
 
     async def load(self, configuration: Any) -> None:
         """Read it again and run its exec plugin, if it has one."""
@@ -74,7 +75,12 @@ class Kubeconfig:
             raise ConfigError(f"{self.source}: no such file; name one with --kubeconfig or $KUBECONFIG")
         load: Any = config.load_kube_config
         try:
-            loader = await load(config_file=self._paths, client_configuration=configuration, persist_config=False)
+            loader = await load(
+                config_file=self._paths,
+                context=self._context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
         except FileNotFoundError as error:
             raise ConfigError(f"{self.source}: {error.filename} is not there; {REPAIR}") from error
         except Exception as error:  # the loader meets a wrong shape with whatever it runs into
