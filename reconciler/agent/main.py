@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,6 +30,10 @@ from reconciler.systemd.api import SystemdError
 from reconciler.systemd.client import DbusSystemd
 
 log = logging.getLogger(__name__)
+
+THREADS = 3
+"""For blocking calls: the engine (one change at a time), the guard, and reading a token. The loop's own default
+grows with the cores, and each thread keeps memory of its own."""
 
 
 def main(argv: list[str]) -> int:
@@ -59,6 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _serve(options: argparse.Namespace, client: Client) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="agent"))
     host: Path = options.host
     socket = host / options.socket.lstrip("/")
     systemd = DbusSystemd(f"unix:path={host}/run/dbus/system_bus_socket")
