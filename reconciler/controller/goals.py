@@ -142,9 +142,13 @@ def _leaves_everyone(world: World, runtime: NodeRuntime) -> bool:
     return len(carriers) > 1 and not any(selects(runtime, n) for n in carriers)
 
 
-def at_work_elsewhere(node: Node, runtime: str) -> bool:
-    """Whether another runtime is at work on this node: containerd is one."""
-    return any(state is not None and state.stage not in REST for name, state in states(node).items() if name != runtime)
+def at_work_elsewhere(node: Node, runtime: str) -> list[str]:
+    """Other runtimes at work on this node: containerd is one, so there should be one at most."""
+    return [
+        name
+        for name, state in states(node).items()
+        if name != runtime and state is not None and state.stage not in REST
+    ]
 
 
 def labels_true(node: Node, runtime: str, state: NodeState | None, present: bool) -> bool:
@@ -168,7 +172,7 @@ def facts_for(
     agent = missing == ""
     lost = _agent_lost(world, node.metadata.name, agent, now)
     serving = condition(node.status.conditions, names.SERVING_CONDITION)
-    rebooted = _rebooted(node, report)
+    booted = rebooted(node, report)
     plans = {r: _plan(world, name, r) for r in _revisions(world, node, name, state)}
     ours = runtime is not None and (state is None or state.uid == runtime.metadata.uid)
     label = _done_label(plans, state)
@@ -180,9 +184,9 @@ def facts_for(
         pods=_pod_facts(world, node, name, report.ended, now),
         answer=report.work.get(name),
         served=frozenset(report.handlers),
-        serving=serving is not None and serving.status == "True" and agent and ready and not rebooted,
+        serving=serving is not None and serving.status == "True" and agent and ready and not booted,
         serving_since=None if serving is None else _when(world, where, "serving", serving.last_transition_time, now),
-        serving_reason=_serving_reason(serving, rebooted),
+        serving_reason=_serving_reason(serving, booted),
         node_ready=ready,
         node_ready_since=_when(world, where, "ready", ready_since, now),
         agent_ready=agent,
@@ -205,16 +209,16 @@ def facts_for(
     )
 
 
-def _rebooted(node: Node, report: Report) -> bool:
+def rebooted(node: Node, report: Report) -> bool:
     """Whether kubelet has told of a boot that the agent has not reported from yet: both read the kernel's boot id."""
     told, booted = report.boot.strip(), node.status.node_info.boot_id
     return told != "" and booted not in ("", told)
 
 
-def _serving_reason(serving: Condition | None, rebooted: bool) -> str:
+def _serving_reason(serving: Condition | None, booted: bool) -> str:
     if serving is None:
         return "no report of the agent"
-    if rebooted:
+    if booted:
         return "the agent has not reported since the node was booted"
     return f"{serving.reason}: {serving.message}"
 

@@ -12,17 +12,16 @@ from reconciler.api.clock import Clock
 from reconciler.api.meta import Node, Pod
 from reconciler.api.node import REST, NodeState, Problem, Stage, encode
 from reconciler.api.noderuntime import NodeRuntime
-from reconciler.controller import goals, pods, problems
+from reconciler.controller import goals, outlooks, pods, problems, rows
 from reconciler.controller.telemetry import Telemetry
-from reconciler.controller.world import Outlook, World, states
+from reconciler.controller.world import World, states
 from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import NODES, PODS, RUNTIMECLASSES
 from reconciler.kube.workers import After, Done, Result
 from reconciler.phases.decide import decide, present
 from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Wait
-from reconciler.phases.facts import Goal
-from reconciler.phases.rollout import View
+from reconciler.phases.facts import Facts
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +117,7 @@ class NodeReconciler:
             found = states(node)
             if runtime in found and found[runtime] is None:
                 self._telemetry.unreadable(name, runtime)
+                self._world.rows.setdefault(runtime, {})[name] = rows.unreadable(self._world, node, runtime)
                 return None
             state = found.get(runtime)
             now = self._clock.now()
@@ -125,7 +125,7 @@ class NodeReconciler:
             decision = decide(facts, now)
             match decision:
                 case Wait():
-                    self._look(node, runtime, state, decision, facts.goal)
+                    self._look(node, runtime, facts, decision, now)
                     dues = [d for d in (decision.until, self._deselect_due(runtime, name)) if d is not None]
                     return max((min(dues) - now).total_seconds(), 0.01) if dues else None
                 case AskUse():
@@ -202,40 +202,12 @@ class NodeReconciler:
 
     # --- what the rollout sees ---
 
-    def _look(self, node: Node, runtime: str, state: NodeState | None, wait: Wait, goal: Goal) -> None:
-        owner = self._world.runtime(runtime)
-        by_node = self._world.outlooks.setdefault(runtime, {})
-        outlook = None if owner is None else self._outlook(owner, node, state, wait, goal)
-        before = by_node.pop(node.metadata.name, None)
-        if outlook is not None:
-            by_node[node.metadata.name] = outlook
+    def _look(self, node: Node, runtime: str, facts: Facts, wait: Wait, now: datetime) -> None:
+        before, after = outlooks.note(self._world, node, runtime, facts, wait, now, own_node=self._own_node)
         if wait.stuck is not None and (before is None or before.wait.stuck is None):
-            self._telemetry.stuck(node.metadata.name, runtime, state, wait.stuck)
-        if before != outlook:
+            self._telemetry.stuck(node.metadata.name, runtime, facts.state, wait.stuck)
+        if before != after:
             self._changed(runtime)
-
-    def _outlook(
-        self, owner: NodeRuntime, node: Node, state: NodeState | None, wait: Wait, goal: Goal
-    ) -> Outlook | None:
-        selected = goals.selects(owner, node)
-        if state is None and not selected and not wait.wants_slot:
-            return None
-        ready, _ = goals.node_ready(node)
-        done = state is not None and state.stage is Stage.READY and state.installed == goal.revision
-        view = View(
-            node=node.metadata.name,
-            at_rest=state is None or state.stage in REST,
-            wants_slot=wait.wants_slot,
-            stuck=wait.stuck is not None,
-            node_ready=ready,
-            failed=state is not None and state.failed != "" and state.failed == goal.revision,
-            done=done,
-            removal=goal.revision == "",
-            repair=done,
-            rank=goals.rank(owner, node, self._own_node),
-        )
-        counted = state is not None or (selected and wait.reason != "SetAside")
-        return Outlook(view=view, wait=wait, state=state, counted=counted)
 
 
 def patch_of(node: Node, runtime: str, move: Move, owner: NodeRuntime | None) -> dict[str, Any]:

@@ -139,6 +139,7 @@ def facts_of(pod: Pod, *, ended: bool, asked: bool) -> PodFacts | None:
         ended=ended,
         reason=reason,
         message=message,
+        name=meta.name,
     )
 
 

@@ -21,7 +21,7 @@ from reconciler.api.noderuntime import (
     revision_hash,
     revision_name,
 )
-from reconciler.controller import classes, goals, installers, problems, status
+from reconciler.controller import classes, goals, installers, outlooks, problems, status
 from reconciler.controller.rehearsal import Rehearsal
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import World, states
@@ -29,7 +29,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
 from reconciler.kube.workers import After, Done, Result
-from reconciler.phases.rollout import Admission, admit
+from reconciler.phases.rollout import Admission
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +212,7 @@ class RuntimeReconciler:
 
     async def _roll(self, runtime: NodeRuntime, revision: str) -> Result:
         name = runtime.metadata.name
-        admission = self._admission(runtime)
+        admission = outlooks.admission(self._world, runtime)
         in_work = admission.in_work
         wanted = self._status(runtime, revision, admission)
         if msgspec.to_builtins(wanted) == msgspec.to_builtins(runtime.status):
@@ -225,14 +225,6 @@ class RuntimeReconciler:
         for node in set(in_work) ^ set(runtime.status.in_work):
             self._wake(node)
         return Done()
-
-    def _admission(self, runtime: NodeRuntime) -> Admission:
-        """Slots from now on; as they are until every node has been looked at since we lead."""
-        if any(node.metadata.name not in self._world.seen for node in self._world.nodes.list()):
-            return Admission(runtime.status.in_work, "LeaderChanged")
-        outlooks = self._world.outlooks.get(runtime.metadata.name, {})
-        views = (outlook.view for outlook in outlooks.values())
-        return admit(views, runtime.status.in_work, runtime.spec.rollout, paused=runtime.spec.paused)
 
     def _status(self, runtime: NodeRuntime, revision: str, admission: Admission) -> NodeRuntimeStatus:
         name = runtime.metadata.name

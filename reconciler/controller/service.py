@@ -16,8 +16,11 @@ from reconciler.api.clock import Clock
 from reconciler.api.meta import DaemonSet, Node, Pod
 from reconciler.api.node import Problem
 from reconciler.api.noderuntime import NodeRuntime
+from reconciler.api.overview import Overview
 from reconciler.controller import installers, problems
 from reconciler.controller.node import NodeReconciler
+from reconciler.controller.outlooks import survey
+from reconciler.controller.overview import overview
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.telemetry import Metrics, Telemetry
 from reconciler.controller.times import SteadyClock
@@ -38,6 +41,8 @@ NODE_WORKERS = 16
 RUNTIME_WORKERS = 2
 SYNC_LOOK = 5.0
 """Seconds without a first list before a missing right is told of."""
+LOOKS_AT_ONCE = 50
+"""Nodes that a standby looks at before it lets others have the event loop: some 10 ms."""
 RESYNC = 300.0
 """Seconds between looks at every key, the net under lost wakes; spread over half of it."""
 
@@ -94,6 +99,8 @@ class Controller:
             classes=self._classes.store,
             daemonsets=self._daemonsets.store,
         )
+        self._onlooker: World | None = None
+        """The same stores with a memory of its own, while we do not lead."""
         self._recorder = Recorder(client, names.FIELD_MANAGER, clock)
         telemetry = Telemetry(self._recorder, metrics or ControllerMetrics(), self.world.runtime)
         self._node_queue: WorkQueue[str] = WorkQueue("node", rng=rng, metrics=queued)
@@ -146,6 +153,17 @@ class Controller:
             for runtime, by_node in self.world.outlooks.items()
         }
 
+    async def overview(self) -> Overview:
+        """Where every node is. The leader has it noted; a standby looks at every node anew, which takes a while."""
+        if self.is_leader:
+            self._onlooker = None
+            return overview(self.world, self._clock.now())
+        onlooker = self._onlooker = self._onlooker or self.world.onlooker()
+        for count, _ in enumerate(survey(onlooker, self._clock.now())):
+            if count % LOOKS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return overview(onlooker, self._clock.now())
+
     async def run(self) -> None:
         """Keep the stores warm, lead when elected. Ends by cancellation only."""
         async with asyncio.TaskGroup() as tasks:
@@ -166,6 +184,7 @@ class Controller:
         self.world.sightings.clear()
         self.world.leading_since = self._clock.now()
         self.world.outlooks.clear()
+        self.world.rows.clear()
         self.world.seen.clear()
         log.info("leading", extra={"nodes": len(self.world.nodes.list())})
         self._add_all(Priority.LOW)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -41,13 +41,8 @@ def build(
     has refused. `installers`: what other installers were found, or why nobody can tell.
     """
     counted = {name: o for name, o in outlooks.items() if o.counted}
-    ready = sum(1 for o in counted.values() if o.view.done and o.view.node_ready)
-    bad = sum(1 for o in counted.values() if o.view.failed)
-    stuck = sum(1 for o in counted.values() if o.view.stuck)
-    updating = sum(1 for o in counted.values() if not o.view.at_rest)
-    counts = NodeCounts(total=len(counted), ready=ready, updating=updating, failed=bad, stuck=stuck)
-    stages = Counter(str(o.state.stage if o.state else Stage.ABSENT) for o in counted.values())
-    view = _View(runtime, counted, counts, halted, selected, problem or _trouble(counted, refused))
+    summed = counts(counted.values())
+    view = _View(runtime, counted, summed, halted, selected, problem or _trouble(counted, refused))
     wanted = _conditions(view, problem)
     if (foreign := _foreign(installers, runtime)) is not None:
         wanted.append(msgspec.structs.replace(foreign, observed_generation=runtime.metadata.generation))
@@ -55,14 +50,31 @@ def build(
         observed_generation=runtime.metadata.generation,
         revision=revision,
         conditions=tuple(_timed(c, runtime.status.conditions, now) for c in wanted),
-        nodes=counts,
-        stages=dict(sorted(stages.items())),
+        nodes=summed,
+        stages=stages(counted.values()),
         in_work=in_work,
         failed=tuple(_failed(name, o) for name, o in sorted(counted.items()) if o.view.failed or o.view.stuck)[
             :FAILED_MAX
         ],
         runtime_classes=classes,
     )
+
+
+def counts(counted: Collection[Outlook]) -> NodeCounts:
+    """How many nodes are how far, of those that belong to the NodeRuntime's total."""
+    return NodeCounts(
+        total=len(counted),
+        ready=sum(1 for o in counted if o.view.done and o.view.node_ready),
+        updating=sum(1 for o in counted if not o.view.at_rest),
+        failed=sum(1 for o in counted if o.view.failed),
+        stuck=sum(1 for o in counted if o.view.stuck),
+    )
+
+
+def stages(counted: Collection[Outlook]) -> dict[str, int]:
+    """How many nodes are in which stage, sorted by its name."""
+    found = Counter(str(o.state.stage if o.state else Stage.ABSENT) for o in counted)
+    return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from reconciler.api import names
 from reconciler.api.meta import ControllerRevision, DaemonSet, Node, Pod, RuntimeClass, condition
 from reconciler.api.node import NodeState, Problem, Report, decode_report, decode_state
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_name
+from reconciler.api.overview import NodeRow
 from reconciler.controller.times import Sightings
 from reconciler.kube.store import Store
 from reconciler.phases.decision import Wait
@@ -50,6 +51,8 @@ class World:
     leading_since: datetime | None = None
     outlooks: dict[str, dict[str, Outlook]] = field(default_factory=dict)
     """By runtime, then by node."""
+    rows: dict[str, dict[str, NodeRow]] = field(default_factory=dict)
+    """By runtime, then by node: the same look in words, leftovers of NodeRuntimes that are gone included."""
     deselected_since: dict[tuple[str, str], datetime] = field(default_factory=dict)
     agent_lost: dict[str, datetime] = field(default_factory=dict)
     """Nodes without a ready agent, and since when."""
@@ -69,6 +72,18 @@ class World:
     """When we saw what Nodes and pods say of time; by name of the node, or UID of the pod."""
     _decoded: dict[str, RevisionData | None] = field(default_factory=dict)
     """By UID of a ControllerRevision, whose data cannot change; no more than the store holds."""
+
+    def onlooker(self) -> World:
+        """The same stores, with a memory of its own: for those who look and do not act."""
+        return World(
+            namespace=self.namespace,
+            nodes=self.nodes,
+            pods=self.pods,
+            runtimes=self.runtimes,
+            revisions=self.revisions,
+            classes=self.classes,
+            daemonsets=self.daemonsets,
+        )
 
     def runtime(self, name: str) -> NodeRuntime | None:
         return self.runtimes.get(name)
@@ -117,6 +132,12 @@ class World:
             if labels.get(names.RUNTIME_LABEL) == runtime:
                 yield pod
 
+    def forget_row(self, runtime: str, node: str) -> None:
+        by_node = self.rows.get(runtime, {})
+        by_node.pop(node, None)
+        if not by_node:
+            self.rows.pop(runtime, None)
+
     def forget_pod(self, uid: str) -> None:
         """The informer has delivered the end of a pod."""
         self.sightings.forget(uid)
@@ -129,6 +150,8 @@ class World:
         self.sightings.forget(name)
         for runtime in [*self.refused]:
             self.note_refusal(runtime, name, None)
+        for runtime in [*self.rows]:
+            self.forget_row(runtime, name)
         for key in [k for k in self.deselected_since if k[1] == name]:
             del self.deselected_since[key]
         return [runtime for runtime, by_node in self.outlooks.items() if by_node.pop(name, None) is not None]

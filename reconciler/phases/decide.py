@@ -98,6 +98,20 @@ def deadline(facts: Facts, state: NodeState) -> datetime | None:
     return limit
 
 
+def current_pod(facts: Facts, state: NodeState) -> PodFacts | None:
+    """The phase pod of this very stage, revision and attempt."""
+    wanted = (state.stage, state.target, state.attempt)
+    if state.stage not in POD_STAGES:
+        return None
+    return next((p for p in facts.pods if (p.stage, p.revision, p.attempt) == wanted and p.uid != state.pod), None)
+
+
+def successor(facts: Facts, state: NodeState, now: datetime) -> Stage:
+    """The stage that follows when this one is done."""
+    step = _advance(facts, state, now)
+    return step.state.stage if isinstance(step, Move) and step.state is not None else Stage.ABSENT
+
+
 # --- at rest -------------------------------------------------------------------------------------
 
 
@@ -332,7 +346,7 @@ def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
     phase = _plan(facts, state.target).phases.get(state.stage)
     if phase is None:
         return _advance(facts, state, now)
-    pod = _current(facts, state)
+    pod = current_pod(facts, state)
     if pod is None:
         return _make(facts, state, phase, now)
     if _signalled(facts, pod, phase):
@@ -572,7 +586,7 @@ def _waiting(
 
 def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
     """End, or wait for, every pod that is not this stage's own."""
-    current = None if state is None else _current(facts, state)
+    current = None if state is None else current_pod(facts, state)
     for pod in facts.pods:
         if pod is current:
             continue
@@ -602,15 +616,8 @@ def _sealed(state: NodeState | None, pod: PodFacts) -> bool:
     return state is not None and state.stage in (Stage.VERIFY, Stage.READY) and pod.uid == state.pod
 
 
-def _current(facts: Facts, state: NodeState) -> PodFacts | None:
-    wanted = (state.stage, state.target, state.attempt)
-    if state.stage not in POD_STAGES:
-        return None
-    return next((p for p in facts.pods if (p.stage, p.revision, p.attempt) == wanted and p.uid != state.pod), None)
-
-
 def _pod_uid(facts: Facts, state: NodeState) -> str:
-    pod = _current(facts, state)
+    pod = current_pod(facts, state)
     return pod.uid if pod is not None else state.pod
 
 

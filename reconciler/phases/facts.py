@@ -66,6 +66,8 @@ class PodFacts:
     """The agent has seen in CRI that nothing of it runs."""
     reason: str = ""
     message: str = ""
+    name: str = ""
+    """For those who are told of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,113 @@
+"""The read model: where every node is and what it waits for. What `status -o json` and the status page speak.
+
+JSON is camelCase; times are RFC 3339 and absolute, so that a row changes only when the truth does.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+
+import msgspec
+
+from reconciler.api.node import Problem
+
+
+class Verdict(enum.StrEnum):
+    """How a node is doing, in one word; `TROUBLED_FIRST` is the order in which a person wants to see them."""
+
+    OK = "ok"
+    WORKING = "working"
+    WAITING = "waiting"
+    STUCK = "stuck"
+    FAILED = "failed"
+    ASIDE = "aside"
+    ABSENT = "absent"
+
+
+TROUBLED_FIRST = (
+    Verdict.STUCK,
+    Verdict.FAILED,
+    Verdict.WAITING,
+    Verdict.WORKING,
+    Verdict.OK,
+    Verdict.ASIDE,
+    Verdict.ABSENT,
+)
+
+
+class Barrier(enum.StrEnum):
+    """Whether the node's containerd serves CRI, as far as it can be believed."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    UNKNOWN = "unknown"
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Every field is always there."""
+
+
+class Stopped(_Row, frozen=True):
+    """Somebody has stopped all rollouts."""
+
+    reason: str = ""
+    by: str = ""
+    since: datetime | None = None
+
+
+class NodeRow(_Row, frozen=True):
+    """One runtime on one node."""
+
+    runtime: str
+    node: str
+    stage: str
+    """A `Stage`, or `unknown` where the state annotation cannot be read."""
+    verdict: Verdict
+    reason: str
+    """CamelCase: why it waits, as the controller's decision names it."""
+    awaits: str
+    """A `Signal`: what it waits for, in a word of a closed set."""
+    since: datetime | None = None
+    """When this stage, or this attempt of it, began."""
+    deadline: datetime | None = None
+    """When it becomes stuck, or is tried again, if nothing stands still meanwhile."""
+    attempt: int = 1
+    waits_for: str = ""
+    last_seen: str = ""
+    next: str = ""
+    advice: str = ""
+    """What to do; empty when nothing is to be done."""
+    barrier: Barrier = Barrier.UNKNOWN
+    error: Problem | None = None
+    """What is wrong now, or what ended the attempt before."""
+    revision: str = ""
+    """The revision that is there, or that it is on its way to."""
+
+
+class RuntimeRow(_Row, frozen=True):
+    """One NodeRuntime. Nodes that are set aside are not part of `total`."""
+
+    name: str
+    total: int = 0
+    ready: int = 0
+    updating: int = 0
+    failed: int = 0
+    stuck: int = 0
+    set_aside: int = 0
+    stages: dict[str, int] = {}
+    paused: bool = False
+    halted: str = ""
+    """Why nothing new begins, as a sentence; empty while it goes on."""
+    problem: Problem | None = None
+    deleting: bool = False
+    revision: str = ""
+
+
+class Overview(_Row, frozen=True):
+    """Everything, at one moment."""
+
+    time: datetime
+    stopped: Stopped | None = None
+    runtimes: tuple[RuntimeRow, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()

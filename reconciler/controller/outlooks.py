@@ -1,0 +1,126 @@
+"""What a look at one runtime on one node comes to, for those who act on it and for those who only look.
+
+Reads stores only; no IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from reconciler.api.meta import Node
+from reconciler.api.node import REST, NodeState, Stage
+from reconciler.api.noderuntime import NodeRuntime
+from reconciler.controller import goals, problems, rows
+from reconciler.controller.world import Outlook, World, states
+from reconciler.phases.decide import decide
+from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Signal, Wait
+from reconciler.phases.facts import Facts
+from reconciler.phases.rollout import Admission, View, admit
+
+
+def note(
+    world: World, node: Node, name: str, facts: Facts, wait: Wait, now: datetime, *, own_node: str = ""
+) -> tuple[Outlook | None, Outlook | None]:
+    """Remember what a look has come to; the outlook before it and the one after it."""
+    owner = world.runtime(name)
+    where = node.metadata.name
+    after = None if owner is None else _outlook(owner, node, facts, wait, own_node)
+    by_node = world.outlooks.setdefault(name, {})
+    before = by_node.pop(where, None)
+    if after is not None:
+        by_node[where] = after
+    if after is None and facts.state is None:
+        world.forget_row(name, where)
+    else:
+        row = rows.build(world, node, name, facts, wait, None if after is None else after.view, now)
+        world.rows.setdefault(name, {})[where] = row
+    return before, after
+
+
+def survey(world: World, now: datetime) -> Iterator[str]:
+    """Look at every node as the controller would, and do nothing; gives each name, so that one can pause between.
+
+    For a World that nobody acts on: a standby's, or the command line's.
+    """
+    for runtime in world.runtimes.list():
+        problem = problems.found(world, runtime)
+        world.problems.pop(runtime.metadata.name, None)
+        if problem is not None:
+            world.problems[runtime.metadata.name] = problem
+    world.seen = {node.metadata.name for node in world.nodes.list()}
+    for known in {where for by_node in world.rows.values() for where in by_node} - world.seen:
+        world.forget_node(known)
+    for node in world.nodes.list():
+        for name in goals.runtimes_of(world, node):
+            look(world, node, name, now)
+        yield node.metadata.name
+
+
+def look(world: World, node: Node, name: str, now: datetime, *, in_use: tuple[str, ...] | None = None) -> Facts | None:
+    """What would be done next with runtime `name` on `node`; None when its state cannot be read."""
+    found = states(node)
+    if name in found and found[name] is None:
+        world.rows.setdefault(name, {})[node.metadata.name] = rows.unreadable(world, node, name)
+        return None
+    state = found.get(name)
+    facts = goals.facts_for(world, node, name, state, now, in_use=in_use)
+    note(world, node, name, facts, _as_wait(decide(facts, now), state), now)
+    return facts
+
+
+def admission(world: World, runtime: NodeRuntime) -> Admission:
+    """Slots from now on; as they are until every node has been looked at since we lead."""
+    if any(node.metadata.name not in world.seen for node in world.nodes.list()):
+        return Admission(runtime.status.in_work, "LeaderChanged")
+    outlooks = world.outlooks.get(runtime.metadata.name, {})
+    views = (outlook.view for outlook in outlooks.values())
+    return admit(views, runtime.status.in_work, runtime.spec.rollout, paused=runtime.spec.paused)
+
+
+def _outlook(owner: NodeRuntime, node: Node, facts: Facts, wait: Wait, own_node: str) -> Outlook | None:
+    state, goal = facts.state, facts.goal
+    selected = goals.selects(owner, node)
+    if state is None and not selected and not wait.wants_slot:
+        return None
+    done = state is not None and state.stage is Stage.READY and state.installed == goal.revision
+    view = View(
+        node=node.metadata.name,
+        at_rest=state is None or state.stage in REST,
+        wants_slot=wait.wants_slot,
+        stuck=wait.stuck is not None,
+        node_ready=facts.node_ready,
+        failed=state is not None and state.failed != "" and state.failed == goal.revision,
+        done=done,
+        removal=goal.revision == "",
+        repair=done,
+        rank=goals.rank(owner, node, own_node),
+    )
+    counted = state is not None or (selected and wait.reason != "SetAside")
+    return Outlook(view=view, wait=wait, state=state, counted=counted)
+
+
+def _as_wait(decision: Decision, state: NodeState | None) -> Wait:
+    """A step that is to be taken is, for who does not take it, a wait for the controller."""
+    match decision:
+        case Wait():
+            return decision
+        case AskUse() if state is not None and state.draining:
+            return Wait(
+                reason="HandlerInUse",
+                awaits=Signal.USERS_GONE,
+                message="running pods used its handlers at the last look",
+            )
+        case AskUse():
+            return _step("AskUse", "the next step is to ask which pods use its handlers")
+        case Move(reason=reason, message=message):
+            to = Stage.ABSENT if decision.state is None else decision.state.stage
+            return _step(reason, f"the next step is stage {to}" + (f": {message}" if message else ""))
+        case MakePod(wanted):
+            return _step("MakePod", f"the next step is to make the pod of {wanted.stage}, attempt {wanted.attempt}")
+        case EndPod(_, stage, _):
+            return _step("EndPod", f"the next step is to delete the pod of {stage}")
+
+
+def _step(reason: str, message: str) -> Wait:
+    return Wait(reason=reason, awaits=Signal.CONTROLLER, message=message)
