@@ -2,42 +2,126 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-PREFIX = "runtime_reconciler"
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from metrics import build, kube
+from metrics.families import PREFIX, Computed, Count, Spread
+
 OUTAGE_BUCKETS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 13, 22, 25, 40, 90, 300)
+"""22 s: an undo is to be over. 25 s: kubelet is about to say NotReady (measured 26 to 40)."""
 
-CLOSED = Counter(f"{PREFIX}_barrier_closed", "Times the barrier closed.", ["reason"])
-OUTAGE = Histogram(f"{PREFIX}_containerd_outage_seconds", "Time that containerd did not serve.", buckets=OUTAGE_BUCKETS)
-WAIT = Histogram(f"{PREFIX}_barrier_wait_seconds", "Time a call waited at the barrier.", buckets=OUTAGE_BUCKETS)
-RETRIES = Counter(f"{PREFIX}_barrier_retries", "Calls tried again.", ["reason"])
-TRANSACTIONS = Counter(
-    f"{PREFIX}_config_transactions", "Changes of the configuration.", ["operation", "outcome", "reason"]
+SERVING = Computed(f"{PREFIX}_containerd_serving", "Whether containerd's CRI serves.", "0 or 1")
+DOWN = Computed(
+    f"{PREFIX}_containerd_down_seconds", "How long containerd has not served by now; 0 while it serves.", "seconds"
 )
-KILLS = Counter(f"{PREFIX}_kill_retries", "Kills that kubelet lost and the agent retried.", ["result"])
-RESTARTS = Counter(f"{PREFIX}_containerd_restarts", "Starts of containerd asked for by us.", ["initiator"])
+CRI_MISSING = Computed(
+    f"{PREFIX}_cri_missing", "Whether containerd runs without its CRI plugin: the configuration is at fault.", "0 or 1"
+)
+CLOSED = Count(f"{PREFIX}_barrier_closed_total", "Times the barrier closed.", "times", ("reason",))
+OUTAGE = Spread(
+    f"{PREFIX}_containerd_outage_seconds", "Time that containerd did not serve.", "seconds", buckets=OUTAGE_BUCKETS
+)
+WAIT = Spread(f"{PREFIX}_barrier_wait_seconds", "Time a call waited at the barrier.", "seconds", buckets=OUTAGE_BUCKETS)
+RETRIES = Count(f"{PREFIX}_barrier_retries_total", "Calls tried again.", "calls", ("reason",))
+TRANSACTIONS = Count(
+    f"{PREFIX}_config_transactions_total",
+    "Changes of the configuration: `configure`, `unconfigure`, `put back` (the guard's), `recover` (what a killed "
+    "agent left in the journal).",
+    "changes",
+    ("operation", "outcome", "reason"),
+)
+UNDONE = Count(
+    f"{PREFIX}_config_undone_total",
+    "Changes of the configuration that were made, proven bad and taken back.",
+    "changes",
+    ("operation", "reason"),
+)
+KILLS = Count(f"{PREFIX}_kill_retries_total", "Kills that kubelet lost and the agent retried.", "kills", ("result",))
+RESTARTS = Count(
+    f"{PREFIX}_containerd_restarts_total",
+    "Starts of containerd asked for by us: for a change (`agent`), by the guard, or to revive it.",
+    "starts",
+    ("initiator",),
+)
+GIVEN_UP = Count(
+    f"{PREFIX}_containerd_given_up_total",
+    "Looks at a containerd that systemd had given up (start limit), by what came of it: `revived`, `left-failed` after "
+    "our own limit of starts, `config-broken` where a start cannot help.",
+    "looks",
+    ("result",),
+)
 
 
 class Metrics:
     """What an agent counts."""
 
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._closed = CLOSED.on(registry)
+        self._outage = OUTAGE.on(registry)
+        self._wait = WAIT.on(registry)
+        self._retries = RETRIES.on(registry)
+        self._transactions = TRANSACTIONS.on(registry)
+        self._undone = UNDONE.on(registry)
+        self._kills = KILLS.on(registry)
+        self._restarts = RESTARTS.on(registry)
+        self._given_up = GIVEN_UP.on(registry)
+
     def closed(self, reason: str) -> None:
-        CLOSED.labels(reason).inc()
+        self._closed.labels(reason).inc()
 
     def opened(self, seconds: float) -> None:
-        OUTAGE.observe(seconds)
+        self._outage.observe(seconds)
 
     def waited(self, seconds: float) -> None:
-        WAIT.observe(seconds)
+        self._wait.observe(seconds)
 
     def retried(self, reason: str) -> None:
-        RETRIES.labels(reason).inc()
+        self._retries.labels(reason).inc()
 
-    def transaction(self, operation: str, outcome: str, reason: str, outage: float) -> None:
-        TRANSACTIONS.labels(operation, outcome, reason).inc()
+    def transaction(self, operation: str, outcome: str, reason: str, *, undone: bool) -> None:
+        self._transactions.labels(operation, outcome, reason).inc()
+        if undone:
+            self._undone.labels(operation, reason).inc()
 
     def killed(self, result: str) -> None:
-        KILLS.labels(result).inc()
+        self._kills.labels(result).inc()
 
     def restarted(self, initiator: str) -> None:
-        RESTARTS.labels(initiator).inc()
+        self._restarts.labels(initiator).inc()
+
+    def given_up(self, result: str) -> None:
+        self._given_up.labels(result).inc()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFigures:
+    """What is so at the moment of a scrape."""
+
+    serving: bool
+    down: float
+    """Seconds that containerd has not served by now; 0 while it serves."""
+    cri_missing: bool
+    silence: Mapping[str, float] = field(default_factory=dict)
+    """By resource: seconds since its watch was last heard."""
+
+
+class AgentCollector(Collector):
+    """Gauges of an agent, read when scraped; `read` gives None while there is no agent."""
+
+    def __init__(self, read: Callable[[], AgentFigures | None]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield build.info()
+        now = self._read()
+        if now is None:
+            return
+        yield SERVING.of(float(now.serving))
+        yield DOWN.of(now.down)
+        yield CRI_MISSING.of(float(now.cri_missing))
+        yield kube.silence(now.silence)

@@ -5,85 +5,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
-PREFIX = "runtime_reconciler"
+from metrics.families import PREFIX, Computed, Count, Level, Spread
+
 REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 """Seconds; client-go's."""
 QUEUE_BUCKETS = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
-REQUESTS = Counter("rest_client_requests", "Requests to the API server.", ["method", "code"])
-REQUEST_DURATION = Histogram(
-    "rest_client_request_duration_seconds", "Time until the answer was there.", ["method"], buckets=REQUEST_BUCKETS
+REQUESTS = Count("rest_client_requests_total", "Requests to the API server.", "requests", ("method", "code"))
+REQUEST_DURATION = Spread(
+    "rest_client_request_duration_seconds",
+    "Time until the answer was there.",
+    "seconds",
+    ("method",),
+    buckets=REQUEST_BUCKETS,
 )
-EVENTS = Counter(f"{PREFIX}_watch_events", "Watch events.", ["resource", "type"])
-RELISTS = Counter(f"{PREFIX}_watch_relists", "Lists made because a watch could not go on.", ["resource", "reason"])
-UNDECODABLE = Counter(f"{PREFIX}_undecodable_objects", "Objects that could not be decoded.", ["resource"])
-DEPTH = Gauge("workqueue_depth", "Keys that wait for a worker.", ["name"])
-ADDS = Counter("workqueue_adds", "Keys added.", ["name"])
-WAITED = Histogram("workqueue_queue_duration_seconds", "Time that a key waited.", ["name"], buckets=QUEUE_BUCKETS)
-WORKED = Histogram("workqueue_work_duration_seconds", "Time that a key took.", ["name"], buckets=QUEUE_BUCKETS)
-RETRIED = Counter("workqueue_retries", "Keys added again after an error.", ["name"])
-RECONCILED = Counter(f"{PREFIX}_reconcile", "Looks at a key, by how they ended.", ["controller", "result"])
+EVENTS = Count(f"{PREFIX}_watch_events_total", "Watch events.", "events", ("resource", "type"))
+RELISTS = Count(
+    f"{PREFIX}_watch_relists_total", "Lists made because a watch could not go on.", "lists", ("resource", "reason")
+)
+UNDECODABLE = Count(
+    f"{PREFIX}_undecodable_objects_total", "Objects that could not be decoded.", "objects", ("resource",)
+)
+SILENCE = Computed(
+    f"{PREFIX}_watch_age_seconds",
+    "Time since anything was heard of a resource: a list, an event or a bookmark. A good watch stays below 70 s.",
+    "seconds",
+    ("resource",),
+)
+DEPTH = Level("workqueue_depth", "Keys that wait for a worker.", "keys", ("name",))
+ADDS = Count("workqueue_adds_total", "Keys added.", "keys", ("name",))
+WAITED = Spread(
+    "workqueue_queue_duration_seconds", "Time that a key waited.", "seconds", ("name",), buckets=QUEUE_BUCKETS
+)
+WORKED = Spread("workqueue_work_duration_seconds", "Time that a key took.", "seconds", ("name",), buckets=QUEUE_BUCKETS)
+RETRIED = Count("workqueue_retries_total", "Keys added again after an error.", "keys", ("name",))
+UNFINISHED = Computed(
+    "workqueue_unfinished_work_seconds",
+    "Time that the keys under way have taken by now, summed; it grows while a worker hangs.",
+    "seconds",
+    ("name",),
+)
+LONGEST = Computed(
+    "workqueue_longest_running_processor_seconds",
+    "Time that the key under way for the longest has taken by now.",
+    "seconds",
+    ("name",),
+)
+RECONCILED = Count(f"{PREFIX}_reconcile_total", "Looks at a key, by how they ended.", "looks", ("controller", "result"))
+LEADER = Computed(
+    "leader_election_master_status", "1 on the replica that holds the Lease, else 0.", "0 or 1", ("name",)
+)
 
 
 class RequestMetrics:
     """What a client counts."""
 
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._requests = REQUESTS.on(registry)
+        self._durations = REQUEST_DURATION.on(registry)
+
     def request(self, method: str, status: str, seconds: float) -> None:
-        REQUESTS.labels(method, status).inc()
-        REQUEST_DURATION.labels(method).observe(seconds)
+        self._requests.labels(method, status).inc()
+        self._durations.labels(method).observe(seconds)
 
 
 class WatchMetrics:
     """What an informer counts."""
 
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._events = EVENTS.on(registry)
+        self._relists = RELISTS.on(registry)
+        self._undecodable = UNDECODABLE.on(registry)
+
     def event(self, resource: str, kind: str) -> None:
-        EVENTS.labels(resource, kind).inc()
+        self._events.labels(resource, kind).inc()
 
     def relist(self, resource: str, reason: str) -> None:
-        RELISTS.labels(resource, reason).inc()
+        self._relists.labels(resource, reason).inc()
 
     def undecodable(self, resource: str) -> None:
-        UNDECODABLE.labels(resource).inc()
+        self._undecodable.labels(resource).inc()
 
 
 class QueueMetrics:
     """What a work queue counts, and how its workers end."""
 
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._depth = DEPTH.on(registry)
+        self._adds = ADDS.on(registry)
+        self._waited = WAITED.on(registry)
+        self._worked = WORKED.on(registry)
+        self._retried = RETRIED.on(registry)
+        self._reconciled = RECONCILED.on(registry)
+
     def depth(self, name: str, value: int) -> None:
-        DEPTH.labels(name).set(value)
+        self._depth.labels(name).set(value)
 
     def added(self, name: str) -> None:
-        ADDS.labels(name).inc()
+        self._adds.labels(name).inc()
 
     def waited(self, name: str, seconds: float) -> None:
-        WAITED.labels(name).observe(seconds)
+        self._waited.labels(name).observe(seconds)
 
     def worked(self, name: str, seconds: float) -> None:
-        WORKED.labels(name).observe(seconds)
+        self._worked.labels(name).observe(seconds)
 
     def retried(self, name: str) -> None:
-        RETRIED.labels(name).inc()
+        self._retried.labels(name).inc()
 
     def outcome(self, name: str, result: str) -> None:
-        RECONCILED.labels(name, result).inc()
+        self._reconciled.labels(name, result).inc()
 
 
-class LeaderCollector(Collector):
-    """Whether this replica holds the Lease, asked when scraped."""
+def silence(ages: Mapping[str, float]) -> GaugeMetricFamily:
+    """`ages`: resource → seconds since its watch was last heard."""
+    family = SILENCE.gauge()
+    for resource, seconds in ages.items():
+        family.add_metric([resource], seconds)
+    return family
 
-    def __init__(self, lease: str, is_leader: Callable[[], bool]) -> None:
-        self._lease = lease
-        self._is_leader = is_leader
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
-            "leader_election_master_status", "1 on the replica that holds the Lease, else 0.", labels=["name"]
-        )
-        family.add_metric([self._lease], float(self._is_leader()))
-        yield family
+def at_work(queues: Mapping[str, Sequence[float]]) -> Iterator[GaugeMetricFamily]:
+    """`queues`: name → seconds that each of its keys under way has taken by now."""
+    unfinished, longest = UNFINISHED.gauge(), LONGEST.gauge()
+    for name, times in queues.items():
+        unfinished.add_metric([name], sum(times))
+        longest.add_metric([name], max(times, default=0.0))
+    yield unfinished
+    yield longest
+
+
+def leads(lease: str, holds: bool) -> GaugeMetricFamily:
+    family = LEADER.gauge()
+    family.add_metric([lease], float(holds))
+    return family

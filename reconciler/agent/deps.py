@@ -11,7 +11,7 @@ from typing import Protocol
 from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.cri.api import Cri
-from reconciler.hostconfig import HostConfig
+from reconciler.hostconfig import HostConfig, Outcome
 from reconciler.kube.client import Client
 from reconciler.systemd.api import Systemd
 
@@ -26,9 +26,10 @@ class AgentMetrics(Protocol):
     def opened(self, seconds: float) -> None: ...
     def waited(self, seconds: float) -> None: ...
     def retried(self, reason: str) -> None: ...
-    def transaction(self, operation: str, outcome: str, reason: str, outage: float) -> None: ...
+    def transaction(self, operation: str, outcome: str, reason: str, *, undone: bool) -> None: ...
     def killed(self, result: str) -> None: ...
     def restarted(self, initiator: str) -> None: ...
+    def given_up(self, result: str) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +49,11 @@ class Deps:
     """UID of the agent's own pod: never stopped."""
     namespace: str = names.NAMESPACE
     unit: str = "containerd.service"
+
+    def count(self, operation: str, outcome: Outcome, initiator: str) -> str:
+        """Count what one change of the configuration came to, and the restart that `initiator` made; its reason."""
+        reason = "" if outcome.reason is None else outcome.reason.value
+        self.metrics.transaction(operation, outcome.verdict.value, reason, undone=outcome.undone)
+        if outcome.restarted:
+            self.metrics.restarted(initiator)
+        return reason

@@ -115,10 +115,8 @@ class Guard:
         self._judged = True
         if outcome.verdict is Verdict.UNCHANGED or outcome.reason is Code.NOT_OURS:
             return
-        reason = "" if outcome.reason is None else outcome.reason.value
-        self._deps.metrics.transaction("put back", outcome.verdict.value, reason, outcome.outage)
+        reason = self._deps.count("put back", outcome, "guard")
         if outcome.restarted:
-            self._deps.metrics.restarted("guard")
             self._probe.nudge()
         log.warning("guard", extra={"outcome": outcome.verdict.value, "reason": reason, "told": outcome.message})
         files = ", ".join(change.path for change in outcome.files)

@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from metrics.agent import Metrics
+from prometheus_client import REGISTRY
+
+from metrics.agent import AgentCollector, Metrics
 from metrics.exporter import Exporter
 from metrics.kube import RequestMetrics
 from reconciler.agent.deps import Deps
@@ -104,6 +106,7 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
             unit=found.unit,
         )
     )
+    REGISTRY.register(AgentCollector(agent.figures))
     log.info("agent runs", extra={"node": options.node, **asdict(found)})
     running = asyncio.ensure_future(agent.run())
     loop = asyncio.get_running_loop()

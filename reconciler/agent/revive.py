@@ -57,10 +57,12 @@ class Reviver:
         if len(self._starts) >= MAX_STARTS:
             self._tell("Warning", "ContainerdLeftFailed", f"started {MAX_STARTS} times in {WINDOW:.0f} s; left alone")
             self._failed_since = now
+            self._deps.metrics.given_up("left-failed")
             return
         if (broken := await asyncio.to_thread(self._broken)) is not None:
             self._tell("Warning", "ContainerdConfigBroken", f"containerd is down and would not start: {broken}")
             self._failed_since = now
+            self._deps.metrics.given_up("config-broken")
             return
         self._failed_since = None
         try:
@@ -74,6 +76,7 @@ class Reviver:
             log.error("containerd not started", extra={"error": str(error)})
             return
         self._deps.metrics.restarted("revive")
+        self._deps.metrics.given_up("revived")
         self._tell("Warning", "ContainerdRevived", f"containerd had failed ({result}); reset and started: {job}")
         self._probe.nudge()
 

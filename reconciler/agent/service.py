@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any, Protocol, TypeVar
 
+from metrics.agent import AgentFigures
 from metrics.kube import WatchMetrics
 from reconciler.agent.deps import Deps
 from reconciler.agent.guard import Guard
@@ -57,10 +58,20 @@ class Agent:
         """Whether what the Node says of this machine can be believed."""
         return self._reporter.written
 
+    def figures(self) -> AgentFigures:
+        """What a scrape shows."""
+        return AgentFigures(
+            serving=self.barrier.state is State.OPEN,
+            down=self.barrier.down(),
+            cri_missing=self.barrier.state is State.FAILED,
+            silence={informer.plural: informer.silence() for informer in (self._nodes, self._pods)},
+        )
+
     async def run(self) -> None:
         """First what a killed predecessor left in the journal is finished or rolled back."""
         try:
             for outcome in await self._deps.host.recover():
+                self._deps.count("recover", outcome, "agent")
                 log.warning("recovered", extra={"outcome": outcome.verdict.value, "told": outcome.message})
         except HostConfigError as error:
             log.error("journal not recovered", extra={"error": str(error)})

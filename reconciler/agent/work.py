@@ -186,7 +186,7 @@ class Worker:
         if any(h.written_by is WrittenBy.AGENT for h in data.handlers) or data.snapshotters:
             fence = self._fence(runtime, state, frozenset())
             outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
-            self._count("configure", outcome)
+            self._deps.count("configure", outcome, "agent")
             if not outcome.good:
                 return _refused(state, outcome)
         await self._probe.look()
@@ -206,7 +206,7 @@ class Worker:
         handlers = await self._guarded(runtime, state)
         await self._nobody_uses(handlers)
         outcome = await self._deps.host.remove(runtime, fence=self._fence(runtime, state, handlers))
-        self._count("unconfigure", outcome)
+        self._deps.count("unconfigure", outcome, "agent")
         if not outcome.good:
             return _refused(state, outcome)
         await self._probe.look()
@@ -271,12 +271,6 @@ class Worker:
         users = [s for s in sandboxes if s.ready and s.handler in handlers]
         if users:
             raise Wait("HandlerInUse", f"{len(users)} sandboxes use it, {_name(users[0])} among them")
-
-    def _count(self, operation: str, outcome: Outcome) -> None:
-        reason = "" if outcome.reason is None else outcome.reason.value
-        self._deps.metrics.transaction(operation, outcome.verdict.value, reason, outcome.outage)
-        if outcome.restarted:
-            self._deps.metrics.restarted("agent")
 
 
 def _told(node: Node) -> dict[str, WorkReport]:

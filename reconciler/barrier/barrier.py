@@ -95,6 +95,10 @@ class RetryBarrier:
         self._set(State.FAILED, reason)
         self._opened.set()
 
+    def down(self) -> float:
+        """Seconds that the present outage has lasted; 0 without one."""
+        return 0.0 if self._since is None else _now() - self._since
+
     async def wait_open(self) -> None:
         """Raises BarrierFailed when it fails."""
         while self.state is not State.OPEN:

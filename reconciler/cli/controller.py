@@ -12,9 +12,9 @@ import sys
 import typer
 from prometheus_client import REGISTRY
 
-from metrics.controller import NodeCollector
+from metrics.controller import ControllerCollector
 from metrics.exporter import Exporter
-from metrics.kube import LeaderCollector, RequestMetrics
+from metrics.kube import RequestMetrics
 from reconciler.api import logs, names
 from reconciler.api.clock import SystemClock
 from reconciler.controller import Controller
@@ -44,8 +44,7 @@ async def _serve(namespace: str, kubeconfig: str, identity: str, node: str, port
     it = Controller(
         client, clock=SystemClock(), rng=random.Random(), namespace=namespace, identity=identity, own_node=node
     )
-    REGISTRY.register(NodeCollector(it.census, it.troubled))
-    REGISTRY.register(LeaderCollector(names.LEASE_NAME, lambda: it.is_leader))
+    REGISTRY.register(ControllerCollector(it.figures))
     running = asyncio.ensure_future(it.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
-from metrics.controller import ControllerMetrics
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from metrics.controller import ControllerFigures, ControllerMetrics
 from metrics.kube import QueueMetrics, WatchMetrics
 from reconciler.api import names
 from reconciler.api.clock import Clock
@@ -17,12 +17,12 @@ from reconciler.api.meta import DaemonSet, Node, Pod
 from reconciler.api.node import Problem
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.api.overview import Overview
-from reconciler.controller import installers, problems
+from reconciler.controller import figures, installers, problems
 from reconciler.controller.node import NodeReconciler
 from reconciler.controller.outlooks import survey
 from reconciler.controller.overview import overview
 from reconciler.controller.runtime import RuntimeReconciler
-from reconciler.controller.telemetry import Metrics, Telemetry
+from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.times import SteadyClock
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.kube.client import Client
@@ -59,13 +59,14 @@ class Controller:
         namespace: str = names.NAMESPACE,
         identity: str,
         own_node: str = "",
-        metrics: Metrics | None = None,
+        registry: CollectorRegistry = REGISTRY,
     ) -> None:
+        """`registry`: where it counts."""
         self._client = client
         self._clock = SteadyClock(clock)
         self._rng = rng
         pods = f"{names.COMPONENT_LABEL} in ({names.COMPONENT_AGENT},{names.COMPONENT_PHASE})"
-        watched, queued = WatchMetrics(), QueueMetrics()
+        watched, queued = WatchMetrics(registry), QueueMetrics(registry)
         self._outcome = queued.outcome
         self._nodes = Informer(client, NODES, clock=clock, rng=rng, metrics=watched)
         self._pods = Informer(
@@ -102,7 +103,7 @@ class Controller:
         self._onlooker: World | None = None
         """The same stores with a memory of its own, while we do not lead."""
         self._recorder = Recorder(client, names.FIELD_MANAGER, clock)
-        telemetry = Telemetry(self._recorder, metrics or ControllerMetrics(), self.world.runtime)
+        telemetry = Telemetry(self._recorder, ControllerMetrics(registry), self.world.runtime)
         self._node_queue: WorkQueue[str] = WorkQueue("node", rng=rng, metrics=queued)
         self._runtime_queue: WorkQueue[str] = WorkQueue("noderuntime", rng=rng, metrics=queued)
         self._elector = Elector(
@@ -136,22 +137,17 @@ class Controller:
         """Whether every store holds a first list."""
         return all(i.synced.is_set() for i in self._informers)
 
-    def census(self) -> Mapping[str, Mapping[str, int]]:
-        """By runtime and stage: how many nodes; computed from the store when scraped."""
-        return {
-            runtime: Counter(str(o.state.stage) if o.state else "absent" for o in by_node.values() if o.counted)
-            for runtime, by_node in self.world.outlooks.items()
-        }
-
-    def troubled(self) -> Mapping[str, tuple[int, int]]:
-        """By runtime: nodes that are stuck, and nodes that failed."""
-        return {
-            runtime: (
-                sum(1 for o in by_node.values() if o.view.stuck),
-                sum(1 for o in by_node.values() if o.view.failed),
-            )
-            for runtime, by_node in self.world.outlooks.items()
-        }
+    def figures(self) -> ControllerFigures:
+        """What a scrape shows; of the nodes only while it leads, for else nobody here looks at them."""
+        leads = self.is_leader
+        return ControllerFigures(
+            lease=names.LEASE_NAME,
+            leads=leads,
+            silence={i.plural: i.silence() for i in (*self._informers, self._daemonsets)},
+            at_work={queue.name: queue.at_work() for queue in (self._node_queue, self._runtime_queue)},
+            runtimes=figures.runtimes(self.world) if leads else {},
+            troubled=figures.troubled(self.world, self._clock.now()) if leads else (),
+        )
 
     async def overview(self) -> Overview:
         """Where every node is. The leader has it noted; a standby looks at every node anew, which takes a while."""

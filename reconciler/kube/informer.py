@@ -92,8 +92,8 @@ class Informer(Generic[T]):
         self.synced = asyncio.Event()
         self.refused = ""
         """The API server's words while it forbids to list or watch; empty while it does not."""
-        self.last_activity = 0.0
-        """Monotonic seconds of the last byte or list."""
+        self.last_activity = clock.monotonic()
+        """Monotonic seconds of the last byte or list; before the first one, of the beginning."""
         self._client = client
         self._resource = resource
         self._clock = clock
@@ -108,6 +108,14 @@ class Informer(Generic[T]):
         self._events = msgspec.json.Decoder(_Event)
         self._objects = msgspec.json.Decoder(resource.type)
         self._envelopes = msgspec.json.Decoder(_Envelope)
+
+    @property
+    def plural(self) -> str:
+        return self._resource.plural
+
+    def silence(self) -> float:
+        """Seconds since anything was heard: a list, an event, a bookmark."""
+        return self._clock.monotonic() - self.last_activity
 
     def add_handler(self, handler: Handler) -> None:
         """Handlers are synchronous and must not raise: they put keys into queues."""

@@ -47,6 +47,16 @@ def count_of(value: IntOrPercent, total: int, *, at_least: int) -> int:
     return max(math.floor(total * int(value.rstrip("%")) / 100), at_least)
 
 
+def budget(rollout: Rollout, total: int) -> int:
+    """Nodes of `total` that may be in trouble; one more halts the rollout."""
+    return count_of(rollout.error_budget, total, at_least=0)
+
+
+def spent(views: Iterable[View]) -> int:
+    """Nodes that count against the error budget."""
+    return sum(1 for v in views if v.failed or v.stuck or (not v.at_rest and not v.node_ready))
+
+
 def admit(views: Iterable[View], in_work: Iterable[str], rollout: Rollout, *, paused: bool) -> Admission:
     """Give back the slots of nodes that rest, are stuck or NotReady; hand free ones to those whose turn it is."""
     nodes = {view.node: view for view in views}
@@ -56,8 +66,7 @@ def admit(views: Iterable[View], in_work: Iterable[str], rollout: Rollout, *, pa
         key=lambda v: (v.at_rest, v.rank, v.node),
     )
     limit = count_of(rollout.max_unavailable, len(nodes), at_least=1)
-    spoiled = sum(1 for v in nodes.values() if v.failed or v.stuck or (not v.at_rest and not v.node_ready))
-    over_budget = spoiled > count_of(rollout.error_budget, len(nodes), at_least=0)
+    over_budget = spent(nodes.values()) > budget(rollout, len(nodes))
     canaries = _canaries_left(nodes.values(), kept, rollout)
     halted = ""
     for view in waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,9 @@ from typing import Any
 from prometheus_client import REGISTRY
 from rich.console import Console
 
-from metrics.controller import NodeCollector
+from metrics.controller import ControllerCollector, ControllerFigures
 from metrics.exporter import Exporter
 from reconciler.api.clock import Clock, SystemClock
-from reconciler.controller import Controller
 from reconciler.sim import clock, view
 from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
 from reconciler.sim.faults import Injector
@@ -87,18 +86,12 @@ async def _run(session: Session, agent: AgentFactory, console: Console, time: Cl
 async def _metrics(port: int, cluster: Cluster) -> AsyncIterator[int]:
     """/metrics of everything in this process; gives the port."""
 
-    def leader() -> Controller | None:
-        return None if cluster.leader is None else cluster.leader.controller
+    def figures() -> ControllerFigures | None:
+        """The leader's: two replicas in one process cannot both have gauges."""
+        leader = cluster.leader
+        return None if leader is None or leader.controller is None else leader.controller.figures()
 
-    def census() -> Mapping[str, Mapping[str, int]]:
-        controller = leader()
-        return {} if controller is None else controller.census()
-
-    def troubled() -> Mapping[str, tuple[int, int]]:
-        controller = leader()
-        return {} if controller is None else controller.troubled()
-
-    collector = NodeCollector(census, troubled)
+    collector = ControllerCollector(figures)
     REGISTRY.register(collector)
     try:
         async with Exporter(port, ready=lambda: True, host=LOOPBACK) as exporter:

@@ -264,14 +264,17 @@ class Metrics:
     def retried(self, reason: str) -> None:
         self.told.append(("retried", reason))
 
-    def transaction(self, operation: str, outcome: str, reason: str, outage: float) -> None:
-        self.told.append(("transaction", operation, outcome, reason))
+    def transaction(self, operation: str, outcome: str, reason: str, *, undone: bool) -> None:
+        self.told.append(("transaction", operation, outcome, reason, "undone" if undone else "kept"))
 
     def killed(self, result: str) -> None:
         self.told.append(("killed", result))
 
     def restarted(self, initiator: str) -> None:
         self.told.append(("restarted", initiator))
+
+    def given_up(self, result: str) -> None:
+        self.told.append(("given up", result))
 
 
 @dataclass

@@ -48,6 +48,7 @@ def test_the_start_limit_is_reset_and_the_unit_started(bench: Bench) -> None:
         assert bench.systemd.calls == ["reset-failed", "start"]
         assert recorder.reasons == ["ContainerdRevived"]
         assert ("restarted", "revive") in bench.metrics.told
+        assert ("given up", "revived") in bench.metrics.told
 
     play(bench, main)
 
@@ -59,6 +60,7 @@ def test_at_most_three_times_in_ten_minutes(bench: Bench) -> None:
         await asyncio.sleep(590)
         assert bench.systemd.calls.count("start") == 3
         assert "ContainerdLeftFailed" in recorder.reasons
+        assert ("given up", "left-failed") in bench.metrics.told
 
     play(bench, main)
 
@@ -103,6 +105,7 @@ def test_never_on_a_configuration_that_would_not_start(bench: Bench) -> None:
         await asyncio.sleep(60)
         assert bench.systemd.calls == []
         assert set(recorder.reasons) == {"ContainerdConfigBroken"}
+        assert ("given up", "config-broken") in bench.metrics.told
 
     play(bench, main)
 

@@ -172,6 +172,7 @@ def test_an_undone_change_is_final_for_its_attempt(bench: Bench) -> None:
     async def main(worker: Worker) -> None:
         failed = answer(Stage.CONFIGURE, WorkResult.FAILED, "VerifyFailed", "CRI does not serve kata")
         assert worker.answers == {"kata": failed}
+        assert ("transaction", "configure", "broken", "VerifyFailed", "undone") in bench.metrics.told
         await asyncio.sleep(600)
         assert bench.host.changes == [("apply", "kata")]
         worker.see(bench.api.ask("kata", state(attempt=2)))

@@ -76,6 +76,22 @@ def test_an_outage_closes_it_and_the_call_is_tried_again_after_the_opening() -> 
     clock.run(main())
 
 
+def test_an_outage_tells_how_long_it_has_lasted_by_now() -> None:
+    async def main() -> None:
+        barrier = make()
+        barrier.open()
+        assert barrier.down() == 0
+        barrier.close("Outage")
+        await asyncio.sleep(3)
+        barrier.fail("CRIMissing")
+        await asyncio.sleep(4)
+        assert barrier.down() == 7
+        barrier.open()
+        assert barrier.down() == 0
+
+    clock.run(main())
+
+
 def test_one_pods_trouble_is_raised_and_leaves_it_open() -> None:
     async def main() -> None:
         barrier = make()

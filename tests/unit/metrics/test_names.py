@@ -1,40 +1,42 @@
-"""Names and labels are API; the page that lists them is current."""
+"""Names, labels and units are API; the page that lists them is current."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest
+import pytest
 
-from metrics import reference
-from metrics.controller import NodeCollector
-from metrics.kube import LeaderCollector
+from metrics import catalog, reference
+from metrics.families import Family
 
 ROOT = Path(__file__).parents[3]
+FAMILIES = sorted(set(catalog.families().values()), key=lambda family: family.name)
+OF_THE_FIELD = ("leader_election_", "rest_client_", "workqueue_")
 
 
 def test_the_page_of_metrics_is_current() -> None:
     assert (ROOT / "docs/metrics.md").read_text() == reference.page(), "run `make docs`"
 
 
-def test_no_label_is_unbounded() -> None:
-    for forbidden in ("`node`", "`pod`", "`message`", "`error`", "`namespace`", "`uid`"):
-        assert forbidden not in reference.page()
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_family_has_the_prefix_a_meaning_and_a_unit(family: Family) -> None:
+    assert family.name.startswith(("runtime_reconciler_", *OF_THE_FIELD))
+    assert family.help.endswith(".")
+    assert family.unit
 
 
-def test_the_leader_says_so_when_scraped() -> None:
-    leads = [False]
-    registry = CollectorRegistry()
-    registry.register(LeaderCollector("lease", lambda: leads[0]))
-    assert b'leader_election_master_status{name="lease"} 0.0' in generate_latest(registry)
-    leads[0] = True
-    assert b'leader_election_master_status{name="lease"} 1.0' in generate_latest(registry)
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_name_tells_its_kind(family: Family) -> None:
+    assert family.name.endswith("_total") == (family.kind == "counter")
+    assert (family.unit == "seconds") == ("_seconds" in family.name)
 
 
-def test_node_gauges_are_counted_when_scraped() -> None:
-    registry = CollectorRegistry()
-    registry.register(NodeCollector(lambda: {"kata": {"ready": 4}}, lambda: {"kata": (2, 1)}))
-    shown = generate_latest(registry).decode()
-    assert 'runtime_reconciler_nodes{runtime="kata",stage="ready"} 4.0' in shown
-    assert 'runtime_reconciler_stuck_nodes{runtime="kata"} 2.0' in shown
-    assert 'runtime_reconciler_failed_nodes{runtime="kata"} 1.0' in shown
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_no_label_is_unbounded(family: Family) -> None:
+    unbounded = {"node", "pod", "message", "error", "namespace", "uid"} & set(family.labels)
+    assert unbounded == ({"node"} if family.name == "runtime_reconciler_troubled_node_seconds" else set())
+
+
+def test_no_name_is_given_twice() -> None:
+    names = [family.name for _, module in catalog.SUBJECTS for family in catalog.declared(module)]
+    assert len(names) == len(set(names))

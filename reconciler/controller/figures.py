@@ -1,0 +1,78 @@
+"""What a scrape of the controller shows, read from what is seen of the nodes at that moment. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from metrics.controller import HELD_REASONS, RuntimeFigures, TroubledNode
+from reconciler.api.node import Stage
+from reconciler.api.noderuntime import NodeRuntime
+from reconciler.controller.world import Outlook, World
+from reconciler.phases.rollout import admit, budget, spent
+
+
+def runtimes(world: World) -> Mapping[str, RuntimeFigures]:
+    """By name of the NodeRuntime."""
+    found = {}
+    for name, by_node in world.outlooks.items():
+        runtime = world.runtime(name)
+        if runtime is not None:
+            found[name] = _figures(world, runtime, by_node)
+    return found
+
+
+def troubled(world: World, now: datetime) -> Iterator[TroubledNode]:
+    """Nodes that are stuck or failed, in any order."""
+    for name, by_node in world.outlooks.items():
+        for node, outlook in by_node.items():
+            view = outlook.view
+            if view.stuck or view.failed:
+                since = now if outlook.state is None else outlook.state.since
+                yield TroubledNode(
+                    runtime=name,
+                    node=node,
+                    stage=_stage(outlook),
+                    state="stuck" if view.stuck else "failed",
+                    seconds=max((now - since).total_seconds(), 0.0),
+                )
+
+
+def _figures(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook]) -> RuntimeFigures:
+    views = [o.view for o in by_node.values()]
+    counted = {node: o for node, o in by_node.items() if o.counted}
+    return RuntimeFigures(
+        stages=Counter(_stage(o) for o in counted.values()),
+        total=len(counted),
+        done=sum(1 for o in counted.values() if _done(o)),
+        ready=sum(1 for o in counted.values() if _serves(o)),
+        updating=sum(1 for o in counted.values() if not o.view.at_rest),
+        stuck=sum(1 for v in views if v.stuck),
+        failed=sum(1 for v in views if v.failed),
+        agentless=sum(1 for node in counted if node in world.agent_lost),
+        budget=budget(runtime.spec.rollout, len(views)),
+        spent=spent(views),
+        held=_held(world, runtime, by_node),
+    )
+
+
+def _stage(outlook: Outlook) -> str:
+    return str(outlook.state.stage if outlook.state else Stage.ABSENT)
+
+
+def _serves(outlook: Outlook) -> bool:
+    return outlook.view.done and outlook.view.node_ready
+
+
+def _done(outlook: Outlook) -> bool:
+    return outlook.state is None if outlook.view.removal else _serves(outlook)
+
+
+def _held(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook]) -> str:
+    """Why nothing new starts. A canary that is still at work is the rollout's own pace, and holds nothing."""
+    if runtime.metadata.name in world.problems:
+        return "Problem"
+    views = (outlook.view for outlook in by_node.values())
+    halted = admit(views, runtime.status.in_work, runtime.spec.rollout, paused=runtime.spec.paused).halted
+    return halted if halted in HELD_REASONS else ""
