@@ -1,7 +1,7 @@
 """The dead-man switch: the host takes a change back by itself when we die in it (design 6.9).
 
 A POSIX shell script in the state directory, run by a transient systemd timer, needs nothing of our
-image: only sh, sha256sum, mv and systemctl. It acts only on files that still are as we wrote them.
+image: only sh, sha256sum, mv, cat and systemctl. It acts only on files that still are as we wrote them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class DeadMan:
             else:
                 name = f"undo-{number}"
                 self._copy(self._state.folder / name, file.before, self._host.local(file.path))
-                back = f"mv -f {shlex.quote(f'{self._state_dir}/{name}')} {path}"
+                copy = shlex.quote(f"{self._state_dir}/{name}")
+                # a mount point cannot be renamed over
+                back = f"{{ mv -f {copy} {path} 2>/dev/null || cat {copy} > {path}; }}"
             parts.append(_ONE.format(path=path, after=file.after, back=back))
         parts.append(_TAIL.format(unit=shlex.quote(self._unit)))
         write_state(self._state.folder / SCRIPT, "".join(parts).encode(), 0o700)

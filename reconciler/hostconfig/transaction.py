@@ -103,10 +103,21 @@ class Transaction:
 
     def _put(self, file: PendingFile, old: str, new: str) -> None:
         """From `old` to `new`, unless it is `new` already. Raises Refused."""
-        if self._now(file) == new:
+        now = self._now(file)
+        if now == new:
             return
+        if now != old and self._torn(file):
+            old = now
         data = self._state.bytes_of(new)
         writing.replace(self._host, file.path, old, data, temporary_in=self._temporary(file.path), trace=self._trace)
+
+    def _torn(self, file: PendingFile) -> bool:
+        """Whether the file is half of a write of ours, in place, in either direction."""
+        data = writing.read(self._host.local(file.path))
+        before, after = (self._state.bytes_of(wanted) for wanted in (file.before, file.after))
+        if data is None or before is None or after is None:
+            return False
+        return writing.torn(data, before, after) or writing.torn(data, after, before)
 
     def _temporary(self, path: str) -> Path:
         """The parent of the file's directory: no import of the directory matches there."""
@@ -119,7 +130,9 @@ class Transaction:
             raise Refused(Code.NOT_WRITABLE, f"{file.path}: {error.strerror}") from error
 
     def _written(self, pending: Pending) -> list[PendingFile]:
-        return [file for file in pending.files if self._now(file) == file.after and file.after != file.before]
+        """Files that hold something of the change."""
+        changed = [file for file in pending.files if file.after != file.before]
+        return [file for file in changed if self._now(file) == file.after or self._torn(file)]
 
     async def _withdraw(self, journal: Journal, pending: Pending, error: Refused) -> Outcome:
         """A write failed: put back those that were written; the daemon has seen none of it on purpose."""

@@ -116,7 +116,7 @@ def _rename_into(local: Path, path: str, expected: str, data: bytes, temporary_i
                 raise
         finally:
             temporary.unlink(missing_ok=True)
-    _in_place(local, data)
+    _in_place(local, path, expected, data, trace)
 
 
 def _temporary(folder: Path, path: str) -> Path:
@@ -158,8 +158,11 @@ def _copy_attributes(handle: int, like: Path) -> None:
                 raise
 
 
-def _in_place(local: Path, data: bytes) -> None:
+def _in_place(local: Path, path: str, expected: str, data: bytes, trace: Trace) -> None:
     """A mount point cannot be renamed over; the new bytes lie in the journal already, and space is reserved."""
+    if digest(read(local)) != expected:
+        raise Refused(Code.FOREIGN_CHANGE, f"{path} was edited while we worked")
+    trace(f"in place {path}")
     handle = os.open(local, os.O_WRONLY | os.O_CLOEXEC)
     try:
         if len(data) > os.fstat(handle).st_size:
@@ -169,6 +172,17 @@ def _in_place(local: Path, data: bytes) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def torn(data: bytes, old: bytes, new: bytes) -> bool:
+    """Whether `data` is what a write of `new` over `old`, in place, left when it was cut off.
+
+    That is a beginning of `new` and from there on `old`, with zeros where space was reserved beyond it.
+    """
+    if data in (old, new) or not len(old) <= len(data) <= max(len(old), len(new)):
+        return False
+    written = len(os.path.commonprefix([data, new]))
+    return data[written:] == old.ljust(len(data), b"\0")[written:]
 
 
 def _write_all(handle: int, data: bytes) -> None:
