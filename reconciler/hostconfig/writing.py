@@ -181,7 +181,8 @@ def torn(data: bytes, old: bytes, new: bytes) -> bool:
     """
     if data in (old, new) or not len(old) <= len(data) <= max(len(old), len(new)):
         return False
-    written = len(os.path.commonprefix([data, new]))
+    both = min(len(data), len(new))
+    written = next((at for at in range(both) if data[at] != new[at]), both)
     return data[written:] == old.ljust(len(data), b"\0")[written:]
 
 

@@ -104,3 +104,4 @@ def test_what_somebody_else_wrote_is_not_torn() -> None:
     assert not torn(old + b"# note\n", old, new)
     assert not torn(new + b"# note\n", old, new)
     assert not torn(b"", old, new)
+    assert not torn(b"12cdeZ", b"abcdef", b"12")
