@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LOOPS ?= 20
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo hosts e2e lock docs image proto clean
+.PHONY: test lint demo hosts chart e2e lock docs image proto clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,11 @@ hosts: $(STAMP)
 	@$(if $(ACCEPTANCE),true,echo "no acceptance cases beside this tree: only the tests of its own are run")
 	$(BIN)/python -m pytest tests/hosts $(if $(ACCEPTANCE),,--ignore tests/hosts/test_acceptance_cases.py)
 
+# The chart: helm, and a real API server that is asked what it thinks of each object. Linux and, the first time, Go
+# (10 minutes); no root.
+chart: $(STAMP)
+	$(BIN)/python -m pytest tests/chart
+
 # Linux and root: two real nodes.
 e2e: $(STAMP)
 	$(BIN)/python -m tests.cluster --loops $(LOOPS)
@@ -45,9 +50,11 @@ lock:
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller -o requirements.lock pyproject.toml
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller --extra dev -o requirements-dev.lock pyproject.toml
 
-# What is made from the code: the CRD and the page of metrics. Tests hold both to it.
+# What is made from the code: the CRD and the page of metrics; and deploy/base, which is the chart with its default
+# values. Tests hold all of it to that. Needs Go the first time, for helm.
 docs: $(STAMP)
-	$(BIN)/reconciler manifests > deploy/base/crd.yaml
+	$(BIN)/reconciler manifests > deploy/chart/files/crd.yaml
+	$(BIN)/python -m tests.chart.base
 	$(BIN)/python -m metrics.reference > docs/metrics.md
 
 # The image of README.md: a wheel of this tree, then buildah (IMAGE=registry/name:tag).

@@ -17,6 +17,7 @@ REPORTS = PROJECT / "build" / "e2e"
 KUBERNETES = "v1.34.4"
 ETCD = "v3.7.3"
 CRICTL = "v1.34.0"
+HELM = "v4.3.2"
 
 BRIDGE = "rrbr0"
 BRIDGE_ADDRESS = "10.213.0.1"
@@ -30,3 +31,4 @@ def binaries(name: str, version: str) -> Path:
 
 
 KUBECTL = binaries("kubernetes", KUBERNETES) / "kubectl"
+HELM_BINARY = binaries("helm", HELM) / "helm"

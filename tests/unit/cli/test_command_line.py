@@ -54,4 +54,4 @@ def test_the_agent_loads_nothing_heavy() -> None:
 
 def test_manifests_prints_what_deploy_holds() -> None:
     ended = _run("-m", "reconciler", "manifests")
-    assert ended.stdout == (Path(__file__).parents[3] / "deploy/base/crd.yaml").read_text()
+    assert ended.stdout == (Path(__file__).parents[3] / "deploy/chart/files/crd.yaml").read_text()
