@@ -186,6 +186,10 @@ class DaemonSet(_Object, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
+class Deployment(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
     """The condition of type `kind`, or None."""
     return next((c for c in conditions if c.type == kind), None)

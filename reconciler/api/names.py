@@ -48,10 +48,12 @@ CONFIRM_DESELECT_ANNOTATION = f"{GROUP}/confirm-deselect-all"
 """NodeRuntime annotation `"true"`: yes, the selector may leave every installed node."""
 
 COMPONENT_LABEL = f"{GROUP}/component"
-"""On pods: `controller`, `agent` or `phase`. The controller's one pod watch selects by it."""
+"""On pods: `controller`, `agent`, `phase` or `teardown`. The controller's one pod watch selects by it."""
 COMPONENT_AGENT = "agent"
 COMPONENT_CONTROLLER = "controller"
 COMPONENT_PHASE = "phase"
+COMPONENT_TEARDOWN = "teardown"
+"""The pod that ends agents and controller before the product is removed."""
 
 RUNTIME_LABEL = f"{GROUP}/runtime"
 """On phase pods, ControllerRevisions and RuntimeClasses: name of the NodeRuntime."""

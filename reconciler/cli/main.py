@@ -8,11 +8,13 @@ from reconciler.cli import config
 from reconciler.cli.controller import controller
 from reconciler.cli.manifests import manifests
 from reconciler.cli.simulate import simulate
+from reconciler.cli.teardown import teardown
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, help="Container runtimes for the nodes of a cluster.")
 app.command()(controller)
 app.command()(manifests)
 app.command()(simulate)
+app.command()(teardown)
 app.add_typer(config.app, name="config")
 
 

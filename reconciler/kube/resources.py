@@ -73,6 +73,7 @@ RUNTIMECLASSES: Resource[meta.RuntimeClass] = Resource(
     "node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass", meta.RuntimeClass
 )
 DAEMONSETS: Resource[meta.DaemonSet] = Resource("apps", "v1", "daemonsets", True, "DaemonSet", meta.DaemonSet)
+DEPLOYMENTS: Resource[meta.Deployment] = Resource("apps", "v1", "deployments", True, "Deployment", meta.Deployment)
 LEASES: Resource[Lease] = Resource("coordination.k8s.io", "v1", "leases", True, "Lease", Lease)
 EVENTS: Resource[Event] = Resource("events.k8s.io", "v1", "events", True, "Event", Event)
 

@@ -88,6 +88,7 @@ KINDS = (
     Kind("", "v1", "events", "Event", namespaced=True),
     Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
     Kind("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, status=True, generation=True),
+    Kind("apps", "v1", "deployments", "Deployment", namespaced=True, status=True, generation=True),
     Kind("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True, immutable=("data",)),
     Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),

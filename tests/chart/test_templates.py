@@ -241,4 +241,5 @@ def test_the_hook_outlives_its_own_deadline_and_helm_shows_what_it_says() -> Non
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-succeeded,hook-failed"
     assert job["spec"]["activeDeadlineSeconds"] == 280 + 120
+    assert job["spec"]["template"]["metadata"]["labels"] == {names.COMPONENT_LABEL: names.COMPONENT_TEARDOWN}
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["--timeout=280"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from reconciler.api import names
@@ -33,6 +35,20 @@ def test_every_rule_has_a_reason() -> None:
     for number, line in enumerate(lines):
         if line.startswith("- {apiGroups"):
             assert lines[number - 1].startswith("# "), line
+
+
+@pytest.mark.parametrize("name", ["rbac.yaml", "policy.yaml"])
+def test_rights_and_policy_are_those_of_the_chart(name: str) -> None:
+    """The rest is held to it by `make chart`, which has helm."""
+    template = (BASE.parent / "chart/templates" / name).read_text()
+    rendered = template.replace('{{ include "runtime-reconciler.namespace" . }}', names.NAMESPACE)
+    assert sorted(map(str, yaml.safe_load_all(rendered))) == sorted(map(str, _documents(name))), "run `make docs`"
+
+
+def test_chart_and_image_have_the_version_of_the_project() -> None:
+    chart = yaml.safe_load((BASE.parent / "chart/Chart.yaml").read_text())
+    project = tomllib.loads((BASE.parents[1] / "pyproject.toml").read_text())["project"]
+    assert (chart["version"], chart["appVersion"]) == (project["version"], project["version"])
 
 
 def test_an_agent_may_write_node_status_and_events_only() -> None:
