@@ -133,9 +133,9 @@ async def _unmarked(client: Client, tell: Tell) -> None:
             await _unmark(client, node)
 
     marked = [node for node in nodes if _marks(node) or _serving(node)]
-    async with asyncio.TaskGroup() as tasks:
-        for node in marked:
-            tasks.create_task(unmark(node))
+    for problem in await asyncio.gather(*map(unmark, marked), return_exceptions=True):
+        if problem is not None:
+            raise problem
     tell(f"condition and report taken off {len(marked)} of {len(nodes)} nodes")
     given_up = [node.metadata.name for node in nodes if _has_state(node)]
     if given_up:

@@ -208,3 +208,16 @@ def test_a_right_that_is_missing_is_an_error_before_anything_is_removed() -> Non
         assert it.writes == []
 
     virtual(scenario)
+
+
+def test_one_node_that_cannot_be_written_keeps_no_other_from_being_cleaned() -> None:
+    async def scenario() -> None:
+        it = Cluster()
+        for name in ("a", "b"):
+            await it.node(name, {REPORT: "{}"}, SERVING)
+        it.server.knobs.rights.take("teardown", "patch", "nodes/status")
+        with pytest.raises(Forbidden):
+            await it.teardown()
+        assert it.writes[-2:] == ["PATCH nodes/a", "PATCH nodes/b"]
+
+    virtual(scenario)
