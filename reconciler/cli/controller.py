@@ -1,4 +1,4 @@
-"""`reconciler controller`: one replica of the controller, with /metrics, /healthz and /readyz."""
+"""`reconciler controller`: one replica of the controller, with its status page, /metrics, /healthz and /readyz."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from metrics.exporter import Exporter
 from metrics.kube import RequestMetrics
 from reconciler.api import logs, names
 from reconciler.api.clock import SystemClock
-from reconciler.controller import Controller
+from reconciler.controller import Controller, statuspage
+from reconciler.controller.feed import Feed
 from reconciler.kube.client import Client
 from reconciler.kube.cluster import ConfigError, connect
 
@@ -27,7 +28,7 @@ def controller(
     kubeconfig: str = typer.Option("", envvar="KUBECONFIG", help="In a pod: its own credentials."),
     identity: str = typer.Option("", envvar="POD_NAME", help="Name in the Lease; the host's name by default."),
     node: str = typer.Option("", envvar="NODE_NAME", help="The node this runs on; it is changed last."),
-    port: int = typer.Option(9440, help="Port of /metrics, /healthz and /readyz."),
+    port: int = typer.Option(9440, help="Port of /status, /metrics, /healthz and /readyz."),
     log_level: str = typer.Option("info"),
 ) -> None:
     """Run the controller until SIGTERM."""
@@ -41,16 +42,16 @@ def controller(
 
 async def _serve(namespace: str, kubeconfig: str, identity: str, node: str, port: int) -> None:
     client = Client(await connect(kubeconfig or None), metrics=RequestMetrics())
-    it = Controller(
-        client, clock=SystemClock(), rng=random.Random(), namespace=namespace, identity=identity, own_node=node
-    )
+    clock, rng = SystemClock(), random.Random()
+    it = Controller(client, clock=clock, rng=rng, namespace=namespace, identity=identity, own_node=node)
+    feed = Feed(lambda: statuspage.seen_by(it), clock=clock, rng=rng)
     REGISTRY.register(ControllerCollector(it.figures))
     running = asyncio.ensure_future(it.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)
     try:
-        async with Exporter(port, ready=lambda: it.synced):
+        async with Exporter(port, ready=lambda: it.synced, routes=statuspage.routes(feed)):
             await running
     except asyncio.CancelledError:
         pass  # asked to stop: the Lease has been given back

@@ -22,7 +22,9 @@ Pace = Annotated[float, typer.Option(min=0.1, help="Mean seconds between two fau
 Bake = Annotated[int, typer.Option(min=0, help="rollout.bakeSeconds.")]
 Unavailable = Annotated[str, typer.Option(help="rollout.maxUnavailable: a count, or a percentage.")]
 Controllers = Annotated[int, typer.Option(min=1, max=5, help="Replicas of the controller.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics on the loopback; 0: one that is free.")]
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port of /status and /metrics on the loopback; 0: one that is free.")
+]
 Virtual = Annotated[
     bool, typer.Option("--virtual-time", help="As fast as the machine can, in memory, without the view.")
 ]
@@ -38,7 +40,7 @@ def simulate(
     bake: Bake = 1,
     max_unavailable: Unavailable = "100%",
     controllers: Controllers = 2,
-    metrics_port: Port = 0,
+    port: Port = 0,
     virtual_time: Virtual = False,
 ) -> None:
     """Install and uninstall a runtime in a loop on an embedded cluster in which things go wrong.
@@ -63,7 +65,7 @@ def simulate(
         max_unavailable=int(max_unavailable) if max_unavailable.isdigit() else max_unavailable,
         controllers=controllers,
         virtual_time=virtual_time,
-        metrics_port=metrics_port,
+        port=port,
     )
     ended = session.run(asked, real_agent, console)
     console.print(view.result(ended.loops, ended.injector, ended.watcher))

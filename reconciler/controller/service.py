@@ -62,6 +62,7 @@ class Controller:
         registry: CollectorRegistry = REGISTRY,
     ) -> None:
         """`registry`: where it counts."""
+        self.identity = identity
         self._client = client
         self._clock = SteadyClock(clock)
         self._rng = rng

@@ -17,6 +17,9 @@ from rich.console import Console
 from metrics.controller import ControllerCollector, ControllerFigures
 from metrics.exporter import Exporter
 from reconciler.api.clock import Clock, SystemClock
+from reconciler.api.overview import Overview
+from reconciler.controller import statuspage
+from reconciler.controller.feed import Feed, Replica
 from reconciler.sim import clock, view
 from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
 from reconciler.sim.faults import Injector
@@ -39,8 +42,8 @@ class Session:
     max_unavailable: int | str
     controllers: int
     virtual_time: bool
-    """In memory, without the view, without /metrics."""
-    metrics_port: int
+    """In memory, without the view, without the status page and /metrics."""
+    port: int
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Ended:
 
 
 def run(session: Session, agent: AgentFactory, console: Console) -> Ended:
-    """Run it to its end. Raises OSError when the port of /metrics is taken."""
+    """Run it to its end. Raises OSError when the port is taken."""
     if session.virtual_time:
         return clock.run(_run(session, agent, console, clock.VirtualClock()))
     return asyncio.run(_run(session, agent, console, SystemClock()))
@@ -77,14 +80,14 @@ async def _run(session: Session, agent: AgentFactory, console: Console, time: Cl
         async with running(options) as cluster:
             if session.virtual_time:
                 return await _drive(session, cluster, console)
-            async with _metrics(session.metrics_port, cluster) as port:
-                console.print(f"metrics: http://{LOOPBACK}:{port}/metrics")
+            async with _served(session.port, cluster) as address:
+                console.print(f"status page: {address}/status\nmetrics:     {address}/metrics", soft_wrap=True)
                 return await _drive(session, cluster, console)
 
 
 @asynccontextmanager
-async def _metrics(port: int, cluster: Cluster) -> AsyncIterator[int]:
-    """/metrics of everything in this process; gives the port."""
+async def _served(port: int, cluster: Cluster) -> AsyncIterator[str]:
+    """The status page, and /metrics of everything in this process; gives the address."""
 
     def figures() -> ControllerFigures | None:
         """The leader's: two replicas in one process cannot both have gauges."""
@@ -93,11 +96,21 @@ async def _metrics(port: int, cluster: Cluster) -> AsyncIterator[int]:
 
     collector = ControllerCollector(figures)
     REGISTRY.register(collector)
+    feed = Feed(lambda: seen(cluster), clock=cluster.options.clock, rng=random.Random())
     try:
-        async with Exporter(port, ready=lambda: True, host=LOOPBACK) as exporter:
-            yield exporter.port
+        async with Exporter(port, ready=lambda: True, host=LOOPBACK, routes=statuspage.routes(feed)) as exporter:
+            yield f"http://{LOOPBACK}:{exporter.port}"
     finally:
         REGISTRY.unregister(collector)
+
+
+async def seen(cluster: Cluster) -> tuple[Replica, Overview]:
+    """What the leader has to show; while there is none, what the first standby that lives has."""
+    replicas = [cluster.leader, *cluster.replicas]
+    living = next((r.controller for r in replicas if r is not None and r.controller is not None), None)
+    if living is None:
+        return Replica(identity="", leads=False, synced=False), Overview(time=cluster.options.clock.now())
+    return await statuspage.seen_by(living)
 
 
 async def _drive(session: Session, cluster: Cluster, console: Console) -> Ended:
