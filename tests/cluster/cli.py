@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
-    parser.add_argument("--loops", type=int, default=3, help="loops of scenario 1")
+    parser.add_argument("--loops", type=int, default=3, help="loops of scenarios 1 and 12")
     parser.add_argument(
         "--scenarios", default=os.environ.get("SCENARIOS", ""), help="numbers, as 1,3,5; all by default"
     )

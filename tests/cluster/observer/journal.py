@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from tests.cluster.command import run
 from tests.cluster.node import Node
@@ -22,7 +23,17 @@ class Start:
 
 def starts(node: Node, since: float, unit: str = "containerd.service") -> list[Start]:
     """Starts of `unit` after `since` (wall clock), oldest first; readable while the node is off."""
-    argv = ["journalctl", "-D", str(node.root / "var/log/journal"), "--no-pager", "-o", "json"]
-    lines = run([*argv, f"--since=@{since:.6f}", f"UNIT={unit}", f"MESSAGE_ID={_STARTING}"]).splitlines()
-    entries = [json.loads(line) for line in lines if line.startswith("{")]
+    entries = _entries(node, f"--since=@{since:.6f}", f"UNIT={unit}", f"MESSAGE_ID={_STARTING}")
     return [Start(int(entry["__REALTIME_TIMESTAMP"]) / 1e6, entry.get("INVOCATION_ID", "")) for entry in entries]
+
+
+def last_words(node: Node) -> str:
+    """The last line that containerd wrote before it ended: why it does not start. Empty when there is none."""
+    said = _entries(node, "-n", "50", "_COMM=containerd", "_SYSTEMD_UNIT=containerd.service")
+    lines = [str(entry["MESSAGE"]) for entry in said]
+    return next((line for line in reversed(lines) if line.startswith("containerd: ")), lines[-1] if lines else "")
+
+
+def _entries(node: Node, *words: str) -> list[dict[str, Any]]:
+    argv = ["journalctl", "-D", str(node.root / "var/log/journal"), "--no-pager", "-o", "json"]
+    return [json.loads(line) for line in run([*argv, *words]).splitlines() if line.startswith("{")]

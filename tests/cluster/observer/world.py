@@ -36,6 +36,13 @@ def look(api: Api, nodes: list[Node]) -> World:
     )
 
 
+def ready_since(api: Api, node: Node) -> str:
+    """Since when the API server holds the node to be Ready (RFC 3339); empty when it does not."""
+    item = api.find(f"{names.NODES}/{node.name}") or {}
+    conditions = item.get("status", {}).get("conditions", [])
+    return next((c["lastTransitionTime"] for c in conditions if c["type"] == "Ready" and c["status"] == "True"), "")
+
+
 def differences(before: World, after: World) -> list[str]:
     """What is in one world and not in the other, in words; empty when nothing is left behind and nothing lost."""
     found = [f"left in the API: {item}" for item in sorted(after.objects - before.objects)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cluster.lab import Lab, Verdict
-from tests.cluster.scenarios import agents, controls, deletions, hooks, loops, machines, outages, rights
+from tests.cluster.scenarios import agents, controls, deletions, hooks, loops, machines, outages, rights, vendor
 from tests.cluster.scenarios.field import rows
 
 
@@ -30,4 +30,5 @@ SCENARIOS = (
     Scenario(8, "nodes off, rebooted, tainted, made anew", machines.run),
     Scenario(9, "a running pod through an upgrade", machines.upgrade),
     Scenario(10, "a stolen token of an agent", rights.run),
+    Scenario(12, "a vendor's script that edits the configuration as text", vendor.run),
 )
