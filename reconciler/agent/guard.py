@@ -2,7 +2,8 @@
 
 While a phase pod is on the node, the last proven set of files is kept; when what somebody leaves behind would not
 start, it takes the place of that, after 2 s of quiet and with nobody writing, at once when containerd is down.
-Edits that load are respected.
+Edits that load are respected. What is put back and broken again and again is contested: hands off, until the files
+would start again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable
 from reconciler.agent.deps import Deps
 from reconciler.agent.kills import phase_pod
 from reconciler.agent.probe import Probe
-from reconciler.api.meta import Pod
+from reconciler.api import names
+from reconciler.api.meta import Node, Pod, condition
 from reconciler.barrier.barrier import RetryBarrier, State
 from reconciler.hostconfig import Code, HostConfigError, Outcome, Verdict
 from reconciler.hostconfig.rescue import Signature
@@ -28,6 +30,8 @@ TICK = 0.5
 """Seconds between looks at the files, in a window only."""
 QUIET = 2.0
 """Seconds without a change before files that would not start are judged: an editor may write more than once."""
+CALM = 5.0
+"""Seconds between looks, outside of a window, whether what is contested has been mended."""
 LINGER = 10.0
 """Seconds that the window stays open after the last phase pod: what it left running may still write."""
 START_LIMIT = "start-limit-hit"
@@ -46,14 +50,20 @@ class Guard:
         recorder: Recorder,
         *,
         changing: Callable[[], bool],
+        changed: Callable[[], None],
     ) -> None:
-        """`changing()`: a change of our own is under way, which has an undo of its own."""
+        """`changing()`: a change of our own is under way, which has an undo of its own. `changed`: `contested` has."""
         self._deps, self._barrier, self._probe, self._pods = deps, barrier, probe, pods
-        self._recorder, self._changing = recorder, changing
+        self._recorder, self._changing, self._changed = recorder, changing, changed
         self._nudge = asyncio.Event()
         self._open = True
         """Also at the start: a predecessor may have left what it had proven."""
         self._last_pod = float("-inf")
+        self._during = ""
+        """UID of the youngest phase pod in the window."""
+        self.contested = ""
+        """What is contested, in words; empty: nothing."""
+        self._heard = False
         self._seen: tuple[Signature, str] | None = None
         """The files, and the invocation of containerd that they were seen with."""
         self._since = 0.0
@@ -63,6 +73,14 @@ class Guard:
         """A pod has changed."""
         self._nudge.set()
 
+    def see(self, node: Node) -> None:
+        """The Node has changed. The first one tells what a predecessor has left contested."""
+        told = condition(node.status.conditions, names.CONTESTED_CONDITION)
+        if not self._heard and told is not None and told.status == "True":
+            self.contested = told.message
+            self._nudge.set()
+        self._heard = True
+
     async def run(self) -> None:
         while True:
             self._nudge.clear()
@@ -71,21 +89,24 @@ class Guard:
             except (HostConfigError, OSError) as error:
                 log.warning("the configuration is not guarded now", extra={"error": str(error)})
             try:
-                async with asyncio.timeout(TICK if self._open else None):
+                async with asyncio.timeout(TICK if self._open else CALM if self.contested else None):
                     await self._nudge.wait()
             except TimeoutError:
                 continue
 
     async def _turn(self) -> None:
         now = asyncio.get_running_loop().time()
-        if any(phase_pod(pod) for pod in self._pods.list()):
-            self._last_pod = now
+        pods = [pod for pod in self._pods.list() if phase_pod(pod)]
+        if pods:
+            self._last_pod, self._during = now, max(pods, key=_age).metadata.uid
         if now - self._last_pod <= LINGER:
             self._open = True
             await self._look(now)
         elif self._open:
             await self._deps.host.rescue.forget()
-            self._open, self._seen = False, None
+            self._open, self._seen, self._during = False, None, ""
+        if self.contested and not self._down(self._probe.unit) and await self._deps.host.rescue.loads():
+            self._contest("")
 
     async def _look(self, now: float) -> None:
         if self._changing():
@@ -101,7 +122,7 @@ class Guard:
         if not down and await self._deps.host.rescue.remember():
             self._kept = True
         elif down or now - self._since >= QUIET:
-            self._told(await self._deps.host.rescue.put_back(failed=down))
+            self._told(await self._deps.host.rescue.put_back(failed=down, during=self._during))
 
     def _down(self, unit: UnitState | None) -> bool:
         """containerd has tried its configuration and does not serve with it."""
@@ -122,10 +143,22 @@ class Guard:
         files = ", ".join(change.path for change in outcome.files)
         if outcome.reason is Code.CONTESTED:
             self._tell("ConfigContested", outcome.message)
+            self._contest(outcome.message)
         elif outcome.verdict is Verdict.REFUSED:
             self._tell("ConfigNotPutBack", f"the configuration would not start: {outcome.message}")
         else:
             self._tell("ConfigPutBack", f"put back {files}; the rejected bytes are kept: {outcome.message}")
 
+    def _contest(self, what: str) -> None:
+        if self.contested != what:
+            self.contested = what
+            self._changed()
+
     def _tell(self, reason: str, note: str) -> None:
         self._recorder.event(regarding_node(self._deps.node), "Warning", reason, note, "Guard")
+
+
+def _age(pod: Pod) -> str:
+    """The time of creation, and the UID between pods of one second."""
+    made = pod.metadata.creation_timestamp
+    return f"{'' if made is None else made.isoformat()} {pod.metadata.uid}"

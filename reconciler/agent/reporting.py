@@ -1,4 +1,4 @@
-"""The agent's word to the controller: condition and report, in one patch, written only when the truth changes."""
+"""The agent's word to the controller: conditions and report, in one patch, written only when the truth changes."""
 
 from __future__ import annotations
 
@@ -51,13 +51,21 @@ class Reporter:
     """`wake` when something may have changed; `run` writes."""
 
     def __init__(
-        self, deps: Deps, barrier: RetryBarrier, probe: Probe, worker: Worker, *, ended: Callable[[], set[str]]
+        self,
+        deps: Deps,
+        barrier: RetryBarrier,
+        probe: Probe,
+        worker: Worker,
+        *,
+        ended: Callable[[], set[str]],
+        contested: Callable[[], str],
     ) -> None:
         self._deps = deps
         self._barrier = barrier
         self._probe = probe
         self._worker = worker
         self._ended = ended
+        self._contested = contested
         self._nudge = asyncio.Event()
         self._node: Node | None = None
         self._handlers: tuple[str, ...] = ()
@@ -116,13 +124,13 @@ class Reporter:
         journal = await asyncio.to_thread(self._deps.host.journal)
         told = self._told(node)
         report = self._report(told, journal)
-        serving = self._condition(node)
-        if report is None and serving is None:
+        conditions = [one for one in (self._serving(node), self._contest(node)) if one is not None]
+        if report is None and not conditions:
             self.written = True
             return
         patch: dict[str, Any] = {}
-        if serving is not None:
-            patch["status"] = {"conditions": [serving]}
+        if conditions:
+            patch["status"] = {"conditions": conditions}
         if report is not None:
             patch["metadata"] = {"annotations": {names.REPORT_ANNOTATION: encode(report)}}
         self._writes.append(asyncio.get_running_loop().time())
@@ -173,17 +181,31 @@ class Reporter:
         news = set(true.ended) <= set(told.ended) and all(told.work.get(k) == v for k, v in true.work.items())
         return None if same and news else true
 
-    def _condition(self, node: Node) -> dict[str, Any] | None:
+    def _serving(self, node: Node) -> dict[str, Any] | None:
         """The condition that should be, or None when it is so already, or during a restart of our own."""
         before = condition(node.status.conditions, names.SERVING_CONDITION)
         if self._barrier.state is not State.OPEN and self._deps.host.busy and before is not None:
             return None
-        status, reason, message = self._words()
+        return self._news(before, names.SERVING_CONDITION, *self._words())
+
+    def _contest(self, node: Node) -> dict[str, Any] | None:
+        """The condition that should be, or None when it is so already; a Node without a contest has none."""
+        before, what = condition(node.status.conditions, names.CONTESTED_CONDITION), self._contested()
+        if what:
+            return self._news(before, names.CONTESTED_CONDITION, "True", "PutBackInVain", what)
+        if before is None:
+            return None
+        return self._news(before, names.CONTESTED_CONDITION, "False", "WouldStart", "the files on disk would start")
+
+    def _news(
+        self, before: Condition | None, kind: str, status: str, reason: str, message: str
+    ) -> dict[str, Any] | None:
+        """The condition for a patch, or None when `before` says the same."""
         if before is not None and (before.status, before.reason, before.message) == (status, reason, message):
             return None
         changed = before is None or before.status != status
         moment = self._deps.clock.now() if changed else before.last_transition_time if before else None
-        true = Condition(type=names.SERVING_CONDITION, status=status, reason=reason, message=message)
+        true = Condition(type=kind, status=status, reason=reason, message=message)
         body: dict[str, Any] = msgspec.to_builtins(true)
         body["lastTransitionTime"] = rfc3339(moment or self._deps.clock.now())
         body["lastHeartbeatTime"] = body["lastTransitionTime"]

@@ -43,11 +43,24 @@ class Agent:
         self._probe = Probe(deps, self.barrier, self._host_changed)
         self._worker = Worker(deps, self.barrier, self._probe, self._told, over=self._over)
         self.kills = Kills(deps, self.barrier, self._pods.store, self._told)
-        self._reporter = Reporter(deps, self.barrier, self._probe, self._worker, ended=lambda: self.kills.ended)
         self._recorder = Recorder(deps.client, "agent", deps.clock, instance=deps.node)
         self._reviver = Reviver(deps, self._probe, self._recorder)
         self._guard = Guard(
-            deps, self.barrier, self._probe, self._pods.store, self._recorder, changing=lambda: self._worker.busy
+            deps,
+            self.barrier,
+            self._probe,
+            self._pods.store,
+            self._recorder,
+            changing=lambda: self._worker.busy,
+            changed=self._told,
+        )
+        self._reporter = Reporter(
+            deps,
+            self.barrier,
+            self._probe,
+            self._worker,
+            ended=lambda: self.kills.ended,
+            contested=lambda: self._guard.contested,
         )
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
@@ -97,6 +110,7 @@ class Agent:
     def _on_node(self, kind: str, old: Any, new: Any, initial: bool) -> None:
         if new is not None:
             self._worker.see(new)
+            self._guard.see(new)
             self._reporter.see(new)
 
     def _on_pod(self, kind: str, old: Any, new: Any, initial: bool) -> None:

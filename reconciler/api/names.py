@@ -38,6 +38,9 @@ REPORT_ANNOTATION = f"agent.{GROUP}/report"
 SERVING_CONDITION = "ContainerdServing"
 """Node condition, written by the node's agent only."""
 
+CONTESTED_CONDITION = "ConfigContested"
+"""Node condition, written by the node's agent only, and only once somebody has contested the configuration."""
+
 RETRY_ANNOTATION_PREFIX = f"retry.{GROUP}/"
 """Node annotation `retry.runtime-reconciler.io/<runtime>`: a person asks for another try; taken off when heeded."""
 

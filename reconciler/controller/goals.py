@@ -173,6 +173,7 @@ def facts_for(
     lost = _agent_lost(world, node.metadata.name, agent, now)
     serving = condition(node.status.conditions, names.SERVING_CONDITION)
     booted = rebooted(node, report)
+    contested = condition(node.status.conditions, names.CONTESTED_CONDITION)
     plans = {r: _plan(world, name, r) for r in _revisions(world, node, name, state)}
     ours = runtime is not None and (state is None or state.uid == runtime.metadata.uid)
     label = _done_label(plans, state)
@@ -187,6 +188,7 @@ def facts_for(
         serving=serving is not None and serving.status == "True" and agent and ready and not booted,
         serving_since=None if serving is None else _when(world, where, "serving", serving.last_transition_time, now),
         serving_reason=_serving_reason(serving, booted),
+        contested=contested.message if contested is not None and contested.status == "True" else "",
         node_ready=ready,
         node_ready_since=_when(world, where, "ready", ready_since, now),
         agent_ready=agent,

@@ -27,10 +27,18 @@ BYTES = "proven"
 REJECTED = "rejected"
 HISTORY = "put-back.json"
 PUT_BACKS = 2
-"""Put-backs of one file in WINDOW; after them it is somebody's will, and contested."""
+"""Put-backs of one file in WINDOW around one pod of a payload; after them it is somebody's will, and contested."""
 WINDOW = timedelta(hours=1)
 REJECTED_MAX = 10
 """Rejected files kept; the oldest go."""
+
+
+class PutBack(msgspec.Struct, frozen=True):
+    """One put-back of a file."""
+
+    at: datetime
+    during: str
+    """UID of the phase pod on the node; empty when nobody knows it."""
 
 
 class ProvenSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,9 +92,10 @@ class Proven:
             (self._folder / BYTES).rmdir()
             self._folder.rmdir()
 
-    def put_back(self, proven: ProvenSet, broken: frozenset[str], now: datetime) -> list[FileChange]:
+    def put_back(self, proven: ProvenSet, broken: frozenset[str], now: datetime, during: str) -> list[FileChange]:
         """Make the files those of `proven`, and set the other `broken` ones aside; what was there is kept.
 
+        `during`: UID of the phase pod in whose window this happens; empty when nobody knows it.
         Raises Refused: NotOurs when nothing differs, Busy while somebody has a file open for writing, Contested
         after PUT_BACKS of a file in WINDOW, NotWritable, ForeignChange.
         """
@@ -97,7 +106,7 @@ class Proven:
             raise Refused(Code.NOT_OURS, "the files are as they were proven: the configuration is not the cause")
         for path in differing:
             self._not_open_for_writing(path)
-        self._count(differing, now)
+        self._count(differing, now, during)
         return [self._replace(path, here[path], wanted[path], now) for path in differing]
 
     def _replace(self, path: str, held: str, wanted: str, now: datetime) -> FileChange:
@@ -125,25 +134,28 @@ class Proven:
         except OSError as error:
             raise Refused(Code.NOT_WRITABLE, f"{folder}: {error.strerror}") from error
 
-    def _count(self, paths: list[str], now: datetime) -> None:
-        """Raises Refused(Contested)."""
-        history = {path: [t for t in times if now - t < WINDOW] for path, times in self._history().items()}
+    def _count(self, paths: list[str], now: datetime, during: str) -> None:
+        """Each pod has put-backs of its own: the next one is another try, and its pace is the controller's.
+
+        Raises Refused(Contested).
+        """
+        history = {path: [one for one in held if now - one.at < WINDOW] for path, held in self._history().items()}
         for path in paths:
-            if len(history.get(path, ())) >= PUT_BACKS:
+            if sum(during in ("", one.during) for one in history.get(path, ())) >= PUT_BACKS:
                 text = (
                     f"{path} was put back {PUT_BACKS} times within an hour and is changed again: somebody wants it so"
                 )
                 raise Refused(Code.CONTESTED, text)
-            history[path] = [*history.get(path, ()), now]
+            history[path] = [*history.get(path, ()), PutBack(now, during)]
         try:
             write_state(self._state / HISTORY, msgspec.json.encode({p: t for p, t in history.items() if t}))
         except OSError as error:
             raise Refused(Code.NOT_WRITABLE, f"{self._state / HISTORY}: {error.strerror}") from error
 
-    def _history(self) -> dict[str, list[datetime]]:
+    def _history(self) -> dict[str, list[PutBack]]:
         try:
             data = read(self._state / HISTORY)
-            return {} if data is None else msgspec.json.decode(data, type=dict[str, list[datetime]])
+            return {} if data is None else msgspec.json.decode(data, type=dict[str, list[PutBack]])
         except (OSError, msgspec.MsgspecError):
             return {}
 

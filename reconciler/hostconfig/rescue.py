@@ -84,24 +84,29 @@ class Rescue:
         self._proven.keep(effective)
         return True
 
+    async def loads(self) -> bool:
+        """Whether what lies on disk would start. Raises HostConfigError, OSError."""
+        return await asyncio.to_thread(lambda: self._snapshot().examine(self._snapshot().effective()).loads)
+
     async def forget(self) -> None:
         """The window is over, or the files are others by our own hand. Raises Refused(Busy)."""
         async with host_lock(self._state.lock, wait=0.0):
             await asyncio.to_thread(self._proven.forget)
 
-    async def put_back(self, *, failed: bool) -> Outcome:
+    async def put_back(self, *, failed: bool, during: str) -> Outcome:
         """The proven set in place of one that would not start; `failed`: it was tried, and did not.
 
+        `during`: UID of the phase pod in whose window this happens; empty when nobody knows it.
         `unchanged`: it would start. `changed`: put back, and CRI serves; `broken`: put back, and it does not.
         `refused`: nothing was changed, by the reason (UnsupportedSyntax, Busy, Contested, NotOurs, NotWritable).
         """
         try:
             async with host_lock(self._state.lock, wait=self._timing.lock_wait):
-                return await self._put_back(failed)
+                return await self._put_back(failed, during)
         except Refused as error:
             return error.outcome()
 
-    async def _put_back(self, failed: bool) -> Outcome:
+    async def _put_back(self, failed: bool, during: str) -> Outcome:
         if (await asyncio.to_thread(self._state.load)).pending is not None:
             raise Refused(Code.BUSY, "a change of ours is under way; its own undo is nearer")
         snapshot = self._snapshot()
@@ -116,7 +121,7 @@ class Rescue:
         if kept is None:
             raise Refused(Code.NOT_OURS, "no set of files was proven by this release of containerd")
         broken = frozenset(self._host.real(one.path) for one in effective.fatal if one.path)
-        changes = await asyncio.to_thread(self._proven.put_back, kept, broken, self._clock.now())
+        changes = await asyncio.to_thread(self._proven.put_back, kept, broken, self._clock.now(), during)
         why = (
             "; ".join(f"{one.path}: {one.message}" for one in found.findings[:3]) or "containerd did not start with it"
         )

@@ -84,6 +84,8 @@ class Facts:
     """ContainerdServing is True, and the agent and the node can be believed."""
     serving_since: datetime | None = None
     serving_reason: str = ""
+    contested: str = ""
+    """What somebody breaks again and again in containerd's configuration; empty: nothing. No payload is started."""
     node_ready: bool = True
     node_ready_since: datetime | None = None
     agent_ready: bool = True

@@ -6,6 +6,7 @@ import json
 import statistics
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from tests.cluster import paths
@@ -17,6 +18,8 @@ from tests.cluster.scenarios.catalog import SCENARIOS, Scenario
 
 _EXPECTED = (TimeoutError, CommandFailed, ApiError, OSError, LookupError, AssertionError)
 """What a broken product or cluster raises; anything else is a fault of the harness, reported with its trace."""
+_REST = 60.0
+"""Seconds of rest that the agents' CPU is counted over."""
 
 
 def run(numbers: list[int], loops: int) -> bool:
@@ -24,10 +27,13 @@ def run(numbers: list[int], loops: int) -> bool:
     chosen = [scenario for scenario in SCENARIOS if not numbers or scenario.number in numbers]
     results: list[dict[str, Any]] = []
     with Lab() as lab:
+        at_first = {} if numbers else _figures("resident MB at first", lambda: figures.resident(lab.nodes))
         for scenario in chosen:
             results.append(_run_one(lab, scenario, loops))
             _write(results, loops)
-    _print(results)
+        at_rest = {} if numbers else at_first | _at_rest(lab)
+        _write(results, loops, at_rest)
+    _print(results, at_rest)
     return bool(results) and all(result["passed"] for result in results)
 
 
@@ -59,6 +65,20 @@ def _run_one(lab: Lab, scenario: Scenario, loops: int) -> dict[str, Any]:
     }
 
 
+def _at_rest(lab: Lab) -> dict[str, Any]:
+    """What the agents cost while nothing changes: a figure of each full run, and no test."""
+    used = _figures(f"CPU in {_REST:.0f} s, % of a core", lambda: figures.cpu(lab.nodes, _REST))
+    return used | _figures("resident MB in the end", lambda: figures.resident(lab.nodes))
+
+
+def _figures(name: str, ask: Callable[[], dict[str, float]]) -> dict[str, Any]:
+    """By node; what cannot be asked is said, and no scenario fails of it."""
+    try:
+        return {name: ask()}
+    except _EXPECTED as error:
+        return {name: f"{type(error).__name__}: {error}"}
+
+
 def _come_to_rest(lab: Lab) -> list[str]:
     """What the product leaves after each scenario; cleaned by hand so that the next one starts from clean nodes."""
     try:
@@ -76,14 +96,17 @@ def _summary(value: Any) -> Any:
     return {"min": min(value), "median": round(statistics.median(value), 2), "max": max(value), "all": value}
 
 
-def _write(results: list[dict[str, Any]], loops: int) -> None:
+def _write(results: list[dict[str, Any]], loops: int, at_rest: dict[str, Any] | None = None) -> None:
     paths.REPORTS.mkdir(parents=True, exist_ok=True)
-    report = {"loops": loops, "passed": all(result["passed"] for result in results), "scenarios": results}
+    passed = all(result["passed"] for result in results)
+    report = {"loops": loops, "passed": passed, "agents at rest": at_rest or {}, "scenarios": results}
     (paths.REPORTS / "report.json").write_text(json.dumps(report, indent=2) + "\n")
 
 
-def _print(results: list[dict[str, Any]]) -> None:
+def _print(results: list[dict[str, Any]], at_rest: dict[str, Any]) -> None:
     print()
+    for name, value in at_rest.items():
+        print(f"  agents: {name}: {value}")
     for result in results:
         verdict = "passed" if result["passed"] else "FAILED"
         head = f"{result['scenario']:>3}  {verdict}  {result['seconds']:>6.1f} s  {result['checks']:>4} checks"

@@ -27,6 +27,10 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     allowed = _refusal(lambda: stolen.patch(f"{mine}/status", _annotation(_REPORT, told)))
     verdict.check(allowed is None, f"an agent may not write its own report: {allowed}")
 
+    contested = {"type": "ConfigContested", "status": "False", "reason": "WouldStart", "message": "x"}
+    said = _refusal(lambda: stolen.patch(f"{mine}/status", _condition(contested), kind="strategic-merge"))
+    verdict.check(said is None, f"an agent may not write its condition ConfigContested: {said}")
+
     condition = {"type": "Ready", "status": "False", "reason": "Stolen", "message": "x"}
     capacity = {"status": {"capacity": {"example.com/gold": "9"}}}
     refused: dict[str, Callable[[], object]] = {
@@ -35,7 +39,13 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
         "its own state": lambda: stolen.patch(f"{mine}/status", _annotation(_STATE, "{}")),
         "its own labels": lambda: stolen.patch(f"{mine}/status", {"metadata": {"labels": {_LABEL: "absent"}}}),
         "its own condition Ready": lambda: stolen.patch(
-            f"{mine}/status", {"status": {"conditions": [condition]}}, kind="strategic-merge"
+            f"{mine}/status", _condition(condition), kind="strategic-merge"
+        ),
+        "a condition of its own making": lambda: stolen.patch(
+            f"{mine}/status", _condition(contested | {"type": "Stolen"}), kind="strategic-merge"
+        ),
+        "another node's condition": lambda: stolen.patch(
+            f"{theirs}/status", _condition(contested), kind="strategic-merge"
         ),
         "its own capacity": lambda: stolen.patch(f"{mine}/status", capacity),
         "its own spec": lambda: stolen.patch(mine, {"spec": {"unschedulable": True}}),
@@ -61,6 +71,10 @@ def _token(node: Node) -> str:
 
 def _annotation(key: str, value: str) -> Object:
     return {"metadata": {"annotations": {key: value}}}
+
+
+def _condition(condition: Object) -> Object:
+    return {"status": {"conditions": [condition]}}
 
 
 def _refusal(act: Callable[[], object]) -> ApiError | None:

@@ -150,6 +150,8 @@ class Rescue:
     proven: bool = True
     outcome: Outcome = field(default_factory=lambda: Outcome(Verdict.UNCHANGED))
     calls: list[str] = field(default_factory=list)
+    during: str = ""
+    would_start: bool = True
 
     async def signature(self) -> tuple[tuple[str, int, int, int], ...]:
         return (("/etc/containerd/config.toml", self.files, 0, 0),)
@@ -161,9 +163,13 @@ class Rescue:
     async def forget(self) -> None:
         self.calls.append("forget")
 
-    async def put_back(self, *, failed: bool) -> Outcome:
+    async def put_back(self, *, failed: bool, during: str) -> Outcome:
         self.calls.append("put back, failed" if failed else "put back")
+        self.during = during
         return self.outcome
+
+    async def loads(self) -> bool:
+        return self.would_start
 
 
 @dataclass
@@ -229,7 +235,8 @@ class Api:
         conditions = patch.get("status", {}).get("conditions")
         status = self.node.status
         if conditions:
-            status = structs.replace(status, conditions=convert(conditions, tuple[Condition, ...]))
+            written = {c.type: c for c in (*status.conditions, *convert(conditions, tuple[Condition, ...]))}
+            status = structs.replace(status, conditions=tuple(written.values()))
         self.node = Node(metadata=meta, status=status)
         return self.node
 
@@ -287,6 +294,7 @@ class Bench:
     api: Api = field(default_factory=Api)
     metrics: Metrics = field(default_factory=Metrics)
     woken: int = 0
+    contested: str = ""
 
     def __post_init__(self) -> None:
         self.deps = Deps(

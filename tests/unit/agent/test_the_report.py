@@ -19,7 +19,9 @@ def play(bench: Bench, main: Callable[[Reporter, Worker, set[str]], Awaitable[No
     async def body() -> None:
         ended: set[str] = set()
         worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=lambda uid: False)
-        reporter = Reporter(bench.deps, bench.barrier, bench.probe, worker, ended=lambda: ended)
+        reporter = Reporter(
+            bench.deps, bench.barrier, bench.probe, worker, ended=lambda: ended, contested=lambda: bench.contested
+        )
         reporter.see(bench.api.node)
         task = asyncio.create_task(reporter.run())
         await main(reporter, worker, ended)
@@ -184,5 +186,27 @@ def test_a_daemon_that_flaps_does_not_become_a_storm_of_writes(bench: Bench) -> 
         await look(bench, reporter)
         await asyncio.sleep(20)
         assert serving(bench) == ("True", "Serving")
+
+    play(bench, main)
+
+
+def contested(bench: Bench) -> tuple[str, str, str] | None:
+    found = condition(bench.api.node.status.conditions, names.CONTESTED_CONDITION)
+    return None if found is None else (found.status, found.reason, found.message)
+
+
+def test_a_contest_is_a_condition_and_a_node_without_one_has_none(bench: Bench) -> None:
+    async def main(reporter: Reporter, worker: Worker, ended: set[str]) -> None:
+        await look(bench, reporter)
+        assert contested(bench) is None
+        bench.contested = "put back twice"
+        await look(bench, reporter)
+        await look(bench, reporter)
+        assert contested(bench) == ("True", "PutBackInVain", "put back twice")
+        bench.contested = ""
+        await look(bench, reporter)
+        await look(bench, reporter)
+        assert contested(bench) == ("False", "WouldStart", "the files on disk would start")
+        assert [len(patch["status"]["conditions"]) for patch in bench.api.patches] == [1, 1, 1]
 
     play(bench, main)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
-from reconciler.api.meta import ControllerRevision, ObjectMeta
+from reconciler.api import names
+from reconciler.api.meta import Condition, ControllerRevision, Node, NodeStatus, ObjectMeta
 from reconciler.controller import world as module
+from reconciler.controller.goals import facts_for
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.kube.store import Store
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def revision(number: int, handler: str, uid: str = "") -> ControllerRevision:
@@ -77,3 +83,10 @@ def test_what_cannot_be_decoded_is_tried_once(decoded: list[str]) -> None:
     it.revisions.put(broken)
     assert [it.revision("kata", "r1") for _ in range(2)] == [None, None]
     assert decoded == ["u1"]
+
+
+@pytest.mark.parametrize(("status", "told"), [("True", "put back twice"), ("False", ""), ("Unknown", "")])
+def test_a_contested_configuration_is_a_fact_while_its_condition_is_true(status: str, told: str) -> None:
+    contested = Condition(type=names.CONTESTED_CONDITION, status=status, message="put back twice")
+    node = Node(metadata=ObjectMeta(name="node-1"), status=NodeStatus(conditions=(contested,)))
+    assert facts_for(world(), node, "kata", None, NOON, in_use=None).contested == told

@@ -100,7 +100,7 @@ def test_two_controllers_without_privileges() -> None:
     }
 
 
-def test_the_policy_names_our_account_our_annotation_and_our_condition() -> None:
+def test_the_policy_names_our_account_our_annotation_and_our_conditions() -> None:
     policy, binding = _documents("policy.yaml")
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert policy["spec"]["matchConditions"][0]["expression"] == (
@@ -108,5 +108,6 @@ def test_the_policy_names_our_account_our_annotation_and_our_condition() -> None
     )
     assert policy["spec"]["variables"][0]["expression"] == f'"{names.REPORT_ANNOTATION}"'
     conditions = policy["spec"]["validations"][3]["expression"]
-    assert f'c.type == "{names.SERVING_CONDITION}"' in conditions
+    ours = f'["{names.SERVING_CONDITION}", "{names.CONTESTED_CONDITION}"]'
+    assert (f"c.type in {ours}" in conditions, f"b.type in {ours}" in conditions) == (True, True)
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}

@@ -105,6 +105,16 @@ def test_no_pod_is_made_while_the_barrier_is_closed() -> None:
     assert decision.reason == "ContainerdNotServing"
 
 
+def test_no_pod_is_made_while_the_configuration_is_contested_and_one_that_fights_is_ended() -> None:
+    contested = "config.toml was put back 2 times"
+    decision = decide(facts(state=state(Stage.INSTALL), contested=contested), T0)
+    assert isinstance(decision, Wait)
+    assert (decision.reason, decision.trouble) == ("ConfigContested", Problem("ConfigContested", contested))
+    fighting = pod(Stage.INSTALL, Outcome.RUNNING)
+    leaving = decide(facts(state=state(Stage.UNINSTALL), pods=(fighting,), contested=contested), T0)
+    assert isinstance(leaving, EndPod)
+
+
 def test_a_finished_install_goes_to_configure_and_names_the_pod_that_must_be_over() -> None:
     new = moved(decide(facts(state=state(Stage.INSTALL), pods=(pod(Stage.INSTALL, Outcome.SUCCEEDED),)), after(5)))
     assert (new.stage, new.pod, new.since) == (Stage.CONFIGURE, "p1", after(5))
