@@ -389,7 +389,7 @@ def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> De
         return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
     if facts.contested:
         contested = Problem("ConfigContested", cut(facts.contested))
-        return _waiting(facts, state, now, Signal.CONTAINERD, contested.reason, contested.message, contested)
+        return _waiting(facts, state, now, Signal.CONFIG_MENDED, contested.reason, contested.message, contested)
     if state.attempt > 1:
         ready = state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
         if now < ready:

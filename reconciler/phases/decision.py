@@ -32,6 +32,8 @@ class Signal(enum.StrEnum):
     """The agent's final answer to this stage and attempt."""
     CONTAINERD = "containerd"
     """That CRI serves."""
+    CONFIG_MENDED = "config-mended"
+    """That containerd's configuration, which somebody breaks again and again, would start."""
     BAKE = "bake"
     """Time in good health."""
     BACKOFF = "backoff"

@@ -110,6 +110,7 @@ def test_no_pod_is_made_while_the_configuration_is_contested_and_one_that_fights
     decision = decide(facts(state=state(Stage.INSTALL), contested=contested), T0)
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.trouble) == ("ConfigContested", Problem("ConfigContested", contested))
+    assert decision.awaits is Signal.CONFIG_MENDED
     fighting = pod(Stage.INSTALL, Outcome.RUNNING)
     leaving = decide(facts(state=state(Stage.UNINSTALL), pods=(fighting,), contested=contested), T0)
     assert isinstance(leaving, EndPod)
