@@ -11,6 +11,7 @@ from tests.cluster.node import Node
 
 _STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
 """MESSAGE_ID of systemd's "Starting …": also of starts that fail."""
+_LAST_WORDS = ("containerd: ", "panic: ")
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ def starts(node: Node, since: float, unit: str = "containerd.service") -> list[S
 
 
 def last_words(node: Node) -> str:
-    """The last line that containerd wrote before it ended: why it does not start. Empty when there is none."""
-    said = _entries(node, "-n", "50", "_COMM=containerd", "_SYSTEMD_UNIT=containerd.service")
+    """What containerd said last before it ended: why it does not start. Empty when there is nothing."""
+    said = _entries(node, "-n", "300", "_COMM=containerd", "_SYSTEMD_UNIT=containerd.service")
     lines = [str(entry["MESSAGE"]) for entry in said]
-    return next((line for line in reversed(lines) if line.startswith("containerd: ")), lines[-1] if lines else "")
+    return next((line for line in reversed(lines) if line.startswith(_LAST_WORDS)), lines[-1] if lines else "")
 
 
 def _entries(node: Node, *words: str) -> list[dict[str, Any]]:
