@@ -58,6 +58,23 @@ def phases() -> Object:
 
 
 _CLEAN = f"; {runtimes.UNINSTALL}"
+_FIGHT = (
+    _NAMES
+    + """
+for round in 1 2 3; do
+  until systemctl is-active -q containerd; do sleep 0.2; done
+  sleep 3
+  echo 'imports = [ , ]' >> "$conf"
+  systemctl restart containerd
+done
+exit 0
+"""
+)
+
+
+def fight() -> Object:
+    """An install that breaks the configuration again as soon as containerd is back, three times in all."""
+    return {"install": _phase("", _FIGHT), "uninstall": runtimes.phase("true")}
 
 
 def _phase(before: str, script: str, *, after: str = "") -> Object:

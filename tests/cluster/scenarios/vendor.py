@@ -30,6 +30,8 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     for title, configuration in editing.STARTS.items():
         with _starting_with(lab, configuration):
             _guarded(lab, verdict, title, loops)
+    with _starting_with(lab, editing.minimal):
+        _contested(lab, verdict)
     with product.no_agents():
         for title, configuration in editing.STARTS.items():
             with _starting_with(lab, configuration):
@@ -112,6 +114,30 @@ def _check_starts_again(lab: Lab, verdict: Verdict, node: Node, title: str) -> N
     verdict.check(
         served, f"{title}: {node.name}: the configuration of the end does not start: {journal.last_words(node)}"
     )
+
+
+def _contested(lab: Lab, verdict: Verdict) -> None:
+    """One pod that breaks it three times: put back twice, then a condition says so, until a person mends the file."""
+    lab.create(runtimes.runtime(phases=editing.fight(), handlers=[], bake=0))
+    for node in lab.nodes:
+        wait_until(lambda node=node: _is_contested(lab, node) == "True", 60, what=f"{node.name} ConfigContested")
+        verdict.check(
+            len(_rejected(node)) == 2, f"contested: {node.name}: put back {len(_rejected(node))} times, not 2"
+        )
+    for node in lab.nodes:
+        editing.prepare(node, editing.minimal(node))
+    for node in lab.nodes:
+        settled = wait_until(lambda node=node: _is_contested(lab, node) == "False", 20, raises=False)
+        verdict.check(settled, f"contested: {node.name}: mended, and ConfigContested is {_is_contested(lab, node)}")
+    verdict.measured("contested: ready after the file was mended, s", lab.wait_ready(60))
+    lab.delete()
+    lab.wait_gone(60)
+    verdict.check(not [text for text in lab.left_behind() if not _vendors(text)], "contested: something was left")
+
+
+def _is_contested(lab: Lab, node: Node) -> str:
+    conditions = lab.observer.get(f"{names.NODES}/{node.name}")["status"]["conditions"]
+    return next((str(one["status"]) for one in conditions if one["type"] == "ConfigContested"), "")
 
 
 def _unguarded(lab: Lab, verdict: Verdict, title: str) -> None:
