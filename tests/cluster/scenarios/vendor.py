@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from tests.cluster import api as names
 from tests.cluster import editing, product, runtimes
 from tests.cluster.api import ApiError, Object
 from tests.cluster.command import CommandFailed, wait_until
@@ -121,9 +122,8 @@ def _contested(lab: Lab, verdict: Verdict) -> None:
     lab.create(runtimes.runtime(phases=editing.fight(), handlers=[], bake=0))
     for node in lab.nodes:
         wait_until(lambda node=node: _is_contested(lab, node) == "True", 60, what=f"{node.name} ConfigContested")
-        verdict.check(
-            len(_rejected(node)) == 2, f"contested: {node.name}: put back {len(_rejected(node))} times, not 2"
-        )
+        times = len(_rejected(node))
+        verdict.check(times == 2, f"contested: {node.name}: put back {times} times, not 2")
     for node in lab.nodes:
         editing.prepare(node, editing.minimal(node))
     for node in lab.nodes:
