@@ -111,10 +111,8 @@ def _judge(lab: Lab, verdict: Verdict, title: str, what: str, node: Node, began:
 def _check_starts_again(lab: Lab, verdict: Verdict, node: Node, title: str) -> None:
     """What lies on disk in the end is good for another start: no fault waits there for the next reboot."""
     node.run("systemctl", "restart", "containerd", check=False)
-    served = wait_until(lambda: lab.probe.serving(node.name), 20, raises=False)
-    verdict.check(
-        served, f"{title}: {node.name}: the configuration of the end does not start: {journal.last_words(node)}"
-    )
+    served = wait_until(lambda: lab.serves(node, "runc"), 20, raises=False)
+    verdict.check(served, f"{title}: {node.name}: at the end it does not start: {journal.last_words(node)}")
 
 
 def _contested(lab: Lab, verdict: Verdict) -> None:
