@@ -22,6 +22,8 @@ _PAYLOAD_RESTARTS = 2
 """The script's own, one in each half of a loop."""
 _DEAD = 12.0
 """Seconds without CRI after which a node counts as dead: systemd has then tried twice more (RestartSec=5)."""
+_BREAKS_IT = 2
+"""Loops after which the script has broken each of the configurations at least once."""
 _ENOUGH = 10
 """Loops of the control; it never needed more than two."""
 _EXPECTED = (TimeoutError, CommandFailed, ApiError, OSError, LookupError)
@@ -63,10 +65,11 @@ def _guarded(lab: Lab, verdict: Verdict, title: str, loops: int) -> None:
             put_backs += _loop(lab, verdict, title, what)
         except _EXPECTED as error:
             verdict.check(False, f"{what}: {type(error).__name__}: {error}")
+            lab.reset()
             break
     verdict.measured(f"{title}: loops", number)
     verdict.measured(f"{title}: put-backs on all nodes", put_backs)
-    verdict.check(put_backs > 0, f"{title}: the script broke nothing, so nothing was shown")
+    verdict.check(loops < _BREAKS_IT or put_backs > 0, f"{title}: the script broke nothing, so nothing was shown")
     for node in lab.nodes:
         since = world.ready_since(lab.observer, node)
         verdict.check(since == ready[node.name], f"{title}: {node.name}: Ready since {since}, not {ready[node.name]}")
