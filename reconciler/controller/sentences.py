@@ -245,6 +245,14 @@ def _containerd(scene: Scene) -> Said:
     return Said("that containerd serves CRI", _barrier_reason(scene), _in_time(scene))
 
 
+def _config_mended(scene: Scene) -> Said:
+    return Said(
+        "that containerd's configuration would start: a payload broke it again after it was put back",
+        _seen_condition(scene, names.CONTESTED_CONDITION),
+        "then the payload is started; " + _in_time(scene),
+    )
+
+
 def _barrier_reason(scene: Scene) -> str:
     """As it is effective: a condition of before a boot, or of a dead agent, says nothing."""
     found = condition(scene.node.status.conditions, names.SERVING_CONDITION)
@@ -331,6 +339,7 @@ SENTENCES: Mapping[Signal, Callable[[Scene], Said]] = {
     Signal.OTHER_RUNTIME: _other_runtime,
     Signal.AGENT_REPORT: _agent_report,
     Signal.CONTAINERD: _containerd,
+    Signal.CONFIG_MENDED: _config_mended,
     Signal.BAKE: _bake,
     Signal.BACKOFF: _backoff,
     Signal.POD_STARTED: _pod_started,
