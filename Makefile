@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LOOPS ?= 20
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo hosts chart e2e lock docs image proto clean
+.PHONY: test lint demo hosts chart e2e lock docs image proto rules clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -56,6 +56,11 @@ docs: $(STAMP)
 	$(BIN)/reconciler manifests > deploy/chart/files/crd.yaml
 	$(BIN)/python -m tests.chart.base
 	$(BIN)/python -m metrics.reference > docs/metrics.md
+	$(BIN)/python -m metrics.rules > deploy/observability/alerts.yaml
+
+# The alerts against Prometheus' own unit tests; root on Debian only to install promtool.
+rules: $(STAMP)
+	$(BIN)/python -m tests.rules
 
 # The image of README.md: a wheel of this tree, then buildah (IMAGE=registry/name:tag).
 IMAGE ?= runtime-reconciler:0.1.0

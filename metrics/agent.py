@@ -37,9 +37,17 @@ TRANSACTIONS = Count(
 )
 UNDONE = Count(
     f"{PREFIX}_config_undone_total",
-    "Changes of the configuration that were made, proven bad and taken back.",
+    "Changes of the configuration that were made, proven bad and taken back; each is told once more, with its reason, "
+    "as a transaction.",
     "changes",
-    ("operation", "reason"),
+    ("operation",),
+)
+PUT_BACKS = Count(
+    f"{PREFIX}_guard_put_backs_total",
+    "Times that the guard met a configuration that would not start, by outcome: `changed` put back and serving, "
+    "`broken` put back and not serving, `refused` left as it was.",
+    "times",
+    ("outcome",),
 )
 KILLS = Count(f"{PREFIX}_kill_retries_total", "Kills that kubelet lost and the agent retried.", "kills", ("result",))
 RESTARTS = Count(
@@ -55,10 +63,12 @@ GIVEN_UP = Count(
     "looks",
     ("result",),
 )
+OPERATIONS = ("configure", "unconfigure", "put back", "recover")
+INITIATORS = ("agent", "guard", "revive")
 
 
 class Metrics:
-    """What an agent counts."""
+    """What an agent counts. What an alert watches begins at 0: the rise of a series that was not there is not seen."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._closed = CLOSED.on(registry)
@@ -70,6 +80,15 @@ class Metrics:
         self._kills = KILLS.on(registry)
         self._restarts = RESTARTS.on(registry)
         self._given_up = GIVEN_UP.on(registry)
+        self._put_backs = PUT_BACKS.on(registry)
+        for operation in OPERATIONS:
+            self._undone.labels(operation)
+        for initiator in INITIATORS:
+            self._restarts.labels(initiator)
+        for result in ("revived", "left-failed", "config-broken"):
+            self._given_up.labels(result)
+        for outcome in ("changed", "broken", "refused"):
+            self._put_backs.labels(outcome)
 
     def closed(self, reason: str) -> None:
         self._closed.labels(reason).inc()
@@ -86,7 +105,9 @@ class Metrics:
     def transaction(self, operation: str, outcome: str, reason: str, *, undone: bool) -> None:
         self._transactions.labels(operation, outcome, reason).inc()
         if undone:
-            self._undone.labels(operation, reason).inc()
+            self._undone.labels(operation).inc()
+        if operation == "put back":
+            self._put_backs.labels(outcome).inc()
 
     def killed(self, result: str) -> None:
         self._kills.labels(result).inc()

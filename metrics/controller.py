@@ -32,12 +32,6 @@ NODE_PATCH_DURATION = Spread(
     buckets=PATCH_BUCKETS,
 )
 STUCK = Count(f"{PREFIX}_stuck_total", "Times that a node's deadline passed.", "times", ("runtime", "stage"))
-REPAIRS = Count(
-    f"{PREFIX}_repairs_total",
-    "Times that a node that was ready had lost a handler and went back to be configured.",
-    "times",
-    ("runtime",),
-)
 FORBIDDEN = Count(
     f"{PREFIX}_forbidden_total",
     "Requests of ours that RBAC refused, by what was being worked on: node, noderuntime, or the plural of a watch.",
@@ -47,6 +41,12 @@ FORBIDDEN = Count(
 NODES = Computed(f"{PREFIX}_nodes", "Nodes by stage.", "nodes", ("runtime", "stage"))
 STUCK_NODES = Computed(f"{PREFIX}_stuck_nodes", "Nodes past their deadline.", "nodes", ("runtime",))
 FAILED_NODES = Computed(f"{PREFIX}_failed_nodes", "Nodes given up on at this revision.", "nodes", ("runtime",))
+REPAIRS = Computed(
+    f"{PREFIX}_recent_repairs",
+    "Times in the last hour that a node that was ready had lost a handler and was configured again.",
+    "times",
+    ("runtime",),
+)
 AGENTLESS = Computed(
     f"{PREFIX}_agentless_nodes", "Nodes that take part and have no Ready agent.", "nodes", ("runtime",)
 )
@@ -91,7 +91,6 @@ class ControllerMetrics:
         self._phases = PHASE_DURATION.on(registry)
         self._patches = NODE_PATCH_DURATION.on(registry)
         self._stuck = STUCK.on(registry)
-        self._repairs = REPAIRS.on(registry)
         self._forbidden = FORBIDDEN.on(registry)
 
     def phase(self, runtime: str, phase: str, result: str, seconds: float) -> None:
@@ -102,9 +101,6 @@ class ControllerMetrics:
 
     def stuck(self, runtime: str, stage: str) -> None:
         self._stuck.labels(runtime, stage).inc()
-
-    def repaired(self, runtime: str) -> None:
-        self._repairs.labels(runtime).inc()
 
     def forbidden(self, where: str) -> None:
         self._forbidden.labels(where).inc()
@@ -135,6 +131,8 @@ class RuntimeFigures:
     stuck: int
     failed: int
     agentless: int
+    repairs: int
+    """In the last hour."""
     budget: int
     spent: int
     held: str = ""
@@ -198,6 +196,7 @@ _COUNTS = (
     (STUCK_NODES, "stuck"),
     (FAILED_NODES, "failed"),
     (AGENTLESS, "agentless"),
+    (REPAIRS, "repairs"),
     (BUDGET, "budget"),
     (SPENT, "spent"),
 )

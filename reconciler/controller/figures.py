@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from metrics.controller import HELD_REASONS, RuntimeFigures, TroubledNode
 from reconciler.api.node import Stage
@@ -13,13 +13,13 @@ from reconciler.controller.world import Outlook, World
 from reconciler.phases.rollout import admit, budget, spent
 
 
-def runtimes(world: World) -> Mapping[str, RuntimeFigures]:
+def runtimes(world: World, now: datetime) -> Mapping[str, RuntimeFigures]:
     """By name of the NodeRuntime."""
     found = {}
     for name, by_node in world.outlooks.items():
         runtime = world.runtime(name)
         if runtime is not None:
-            found[name] = _figures(world, runtime, by_node)
+            found[name] = _figures(world, runtime, by_node, now)
     return found
 
 
@@ -39,7 +39,7 @@ def troubled(world: World, now: datetime) -> Iterator[TroubledNode]:
                 )
 
 
-def _figures(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook]) -> RuntimeFigures:
+def _figures(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook], now: datetime) -> RuntimeFigures:
     views = [o.view for o in by_node.values()]
     counted = {node: o for node, o in by_node.items() if o.counted}
     return RuntimeFigures(
@@ -51,6 +51,7 @@ def _figures(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook])
         stuck=sum(1 for v in views if v.stuck),
         failed=sum(1 for v in views if v.failed),
         agentless=sum(1 for node in counted if node in world.agent_lost),
+        repairs=sum(_repairs(o, now) for o in counted.values()),
         budget=budget(runtime.spec.rollout, len(views)),
         spent=spent(views),
         held=_held(world, runtime, by_node),
@@ -67,6 +68,11 @@ def _serves(outlook: Outlook) -> bool:
 
 def _done(outlook: Outlook) -> bool:
     return outlook.state is None if outlook.view.removal else _serves(outlook)
+
+
+def _repairs(outlook: Outlook, now: datetime) -> int:
+    times = () if outlook.state is None else outlook.state.repairs
+    return sum(1 for time in times if now - time < timedelta(hours=1))
 
 
 def _held(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook]) -> str:

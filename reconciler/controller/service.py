@@ -140,14 +140,14 @@ class Controller:
 
     def figures(self) -> ControllerFigures:
         """What a scrape shows; of the nodes only while it leads, for else nobody here looks at them."""
-        leads = self.is_leader
+        leads, now = self.is_leader, self._clock.now()
         return ControllerFigures(
             lease=names.LEASE_NAME,
             leads=leads,
             silence={i.plural: i.silence() for i in (*self._informers, self._daemonsets)},
             at_work={queue.name: queue.at_work() for queue in (self._node_queue, self._runtime_queue)},
-            runtimes=figures.runtimes(self.world) if leads else {},
-            troubled=figures.troubled(self.world, self._clock.now()) if leads else (),
+            runtimes=figures.runtimes(self.world, now) if leads else {},
+            troubled=figures.troubled(self.world, now) if leads else (),
         )
 
     async def overview(self) -> Overview:

@@ -27,7 +27,6 @@ class Metrics(Protocol):
     def phase(self, runtime: str, phase: str, result: str, seconds: float) -> None: ...
     def node_patch(self, seconds: float) -> None: ...
     def stuck(self, runtime: str, stage: str) -> None: ...
-    def repaired(self, runtime: str) -> None: ...
     def forbidden(self, where: str) -> None: ...
 
 
@@ -49,8 +48,6 @@ class Telemetry:
             self._metrics.phase(runtime, str(before.stage), result, (now - before.since).total_seconds())
         elif before is not None and move.reason == "AttemptFailed":
             self._metrics.phase(runtime, str(before.stage), "failed", (now - before.since).total_seconds())
-        if move.reason == "HandlerLost":
-            self._metrics.repaired(runtime)
         if move.reason not in QUIET:
             kind = "Warning" if move.reason in WARNINGS else "Normal"
             self.event(runtime, kind, move.reason, f"node {node}: {move.message or after}")

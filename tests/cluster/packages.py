@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 
 from tests.cluster.command import run
 
@@ -19,9 +20,9 @@ NEEDED = {
 """Command → package that brings it."""
 
 
-def ensure() -> None:
+def ensure(needed: Mapping[str, str] = NEEDED) -> None:
     """Raises CommandFailed when apt cannot install what is missing."""
-    missing = sorted({package for command, package in NEEDED.items() if shutil.which(command) is None})
+    missing = sorted({package for command, package in needed.items() if shutil.which(command) is None})
     if not missing:
         return
     noninteractive = {"DEBIAN_FRONTEND": "noninteractive"}

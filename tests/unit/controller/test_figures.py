@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -59,7 +60,8 @@ def test_nodes_are_counted_by_where_they_are_and_should_be() -> None:
             outlook("d", Stage.FAILED, failed=True),
             outlook("e", Stage.ABSENT),
             rollout=Rollout(error_budget="40%"),
-        )
+        ),
+        NOW,
     )["kata"]
     assert found.stages == {"ready": 2, "install": 1, "failed": 1, "absent": 1}
     assert (found.total, found.done, found.ready, found.updating) == (5, 1, 1, 1)
@@ -68,7 +70,7 @@ def test_nodes_are_counted_by_where_they_are_and_should_be() -> None:
 
 def test_a_node_that_is_clean_is_done_when_the_runtime_goes() -> None:
     found = figures.runtimes(
-        world(outlook("a", Stage.ABSENT, removal=True), outlook("b", Stage.UNINSTALL, removal=True))
+        world(outlook("a", Stage.ABSENT, removal=True), outlook("b", Stage.UNINSTALL, removal=True)), NOW
     )["kata"]
     assert (found.total, found.done, found.ready) == (2, 1, 0)
 
@@ -76,28 +78,35 @@ def test_a_node_that_is_clean_is_done_when_the_runtime_goes() -> None:
 def test_what_holds_a_rollout_is_named() -> None:
     waits = outlook("a", Stage.ABSENT, wants_slot=True)
     broken = outlook("b", Stage.INSTALL, stuck=True)
-    assert figures.runtimes(world(waits))["kata"].held == ""
-    assert figures.runtimes(world(waits, paused=True))["kata"].held == "Paused"
-    assert figures.runtimes(world(waits, broken))["kata"].held == "ErrorBudgetExceeded"
+    assert figures.runtimes(world(waits), NOW)["kata"].held == ""
+    assert figures.runtimes(world(waits, paused=True), NOW)["kata"].held == "Paused"
+    assert figures.runtimes(world(waits, broken), NOW)["kata"].held == "ErrorBudgetExceeded"
     waiting = Rollout(canary=Canary(count=1, pause=True))
-    assert figures.runtimes(world(waits, outlook("c"), rollout=waiting))["kata"].held == "CanaryPaused"
+    assert figures.runtimes(world(waits, outlook("c"), rollout=waiting), NOW)["kata"].held == "CanaryPaused"
     refused = world(waits)
     refused.problems["kata"] = Problem("HandlerConflict")
-    assert figures.runtimes(refused)["kata"].held == "Problem"
+    assert figures.runtimes(refused, NOW)["kata"].held == "Problem"
 
 
 def test_a_canary_at_work_holds_nothing() -> None:
     rollout = Rollout(canary=Canary(count=1))
     found = figures.runtimes(
-        world(outlook("a", Stage.INSTALL), outlook("b", Stage.ABSENT, wants_slot=True), rollout=rollout)
+        world(outlook("a", Stage.INSTALL), outlook("b", Stage.ABSENT, wants_slot=True), rollout=rollout), NOW
     )
     assert found["kata"].held == ""
+
+
+def test_repairs_of_the_last_hour_are_counted() -> None:
+    recent, old = NOW - timedelta(minutes=59), NOW - timedelta(minutes=61)
+    state = NodeState(uid="u", stage=Stage.READY, since=SINCE, repairs=(old, recent))
+    repaired = replace(outlook("a"), state=state)
+    assert figures.runtimes(world(repaired), NOW)["kata"].repairs == 1
 
 
 def test_nodes_without_an_agent_are_counted() -> None:
     made = world(outlook("a"), outlook("b"))
     made.agent_lost = {"b": NOW, "somebody-elses": NOW}
-    assert figures.runtimes(made)["kata"].agentless == 1
+    assert figures.runtimes(made, NOW)["kata"].agentless == 1
 
 
 def test_a_troubled_node_says_how_long_it_has_been_in_its_stage() -> None:
@@ -119,7 +128,7 @@ def test_five_thousand_nodes_and_three_runtimes_make_fewer_than_fifteen_hundred_
         leads=True,
         silence=dict.fromkeys(watches, 1.0),
         at_work={"node": [1.0], "noderuntime": [1.0]},
-        runtimes=figures.runtimes(fleet),
+        runtimes=figures.runtimes(fleet, NOW),
         troubled=figures.troubled(fleet, NOW),
     )
     registry.register(ControllerCollector(lambda: now))
@@ -133,7 +142,6 @@ def _count_everything(registry: CollectorRegistry, runtimes: tuple[str, ...]) ->
     counted, requests = ControllerMetrics(registry), RequestMetrics(registry)
     for runtime, stage in itertools.product(runtimes, Stage):
         counted.stuck(runtime, stage)
-        counted.repaired(runtime)
         if stage not in (Stage.ABSENT, Stage.READY, Stage.FAILED):  # nothing is at work in these
             counted.phase(runtime, stage, "ok", 1.0)
             counted.phase(runtime, stage, "failed", 1.0)

@@ -1,0 +1,1 @@
+"""The alerts against Prometheus' own unit tests: `python -m tests.rules`."""
