@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOOPS ?= 20
+# Processes of `make hosts`: more than the cores of a small machine, because real daemons are waited for.
+HOSTS_JOBS ?= 4
 STAMP := $(VENV)/.installed
 
 .PHONY: test lint demo hosts chart e2e lock docs image proto rules clean
@@ -31,9 +33,10 @@ demo: $(STAMP)
 hosts: export ACCEPTANCE ?= $(abspath $(firstword $(wildcard ../*/cases/run.py)))
 hosts: $(STAMP)
 	$(BIN)/python tests/hosts/containerds.py
-	HOSTCONFIG_EXAMPLES=400 $(BIN)/python -m pytest tests/unit/hostconfig/test_any_configuration.py
 	@$(if $(ACCEPTANCE),true,echo "no acceptance cases beside this tree: only the tests of its own are run")
-	$(BIN)/python -m pytest tests/hosts $(if $(ACCEPTANCE),,--ignore tests/hosts/test_acceptance_cases.py)
+	HOSTCONFIG_EXAMPLES=400 $(BIN)/python -m pytest --numprocesses $(HOSTS_JOBS) --dist worksteal \
+	  tests/unit/hostconfig/test_any_configuration.py tests/hosts \
+	  $(if $(ACCEPTANCE),,--ignore tests/hosts/test_acceptance_cases.py)
 
 # The chart: helm, and a real API server that is asked what it thinks of each object. Linux and, the first time, Go
 # (10 minutes); no root.

@@ -13,13 +13,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "unit/hostconfig")]
 import containerds  # noqa: E402
 
 
-@pytest.fixture(scope="session", params=containerds.VERSIONS)
+@pytest.fixture(params=containerds.VERSIONS)
 def release(request: pytest.FixtureRequest) -> str:
-    """The version of a containerd."""
+    """The version of a containerd; a test that names (shape, release) pairs of its own goes before."""
     return str(request.param)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def containerd(release: str) -> Path:
     """The real binary of `release`."""
     return containerds.ensure(release)
