@@ -14,7 +14,7 @@ import msgspec
 from reconciler.api.clock import Clock, SystemClock
 from reconciler.api.noderuntime import RevisionData
 from reconciler.cri.api import Cri, CriError
-from reconciler.hostconfig import writing
+from reconciler.hostconfig import directories, writing
 from reconciler.hostconfig.deadman import DeadMan
 from reconciler.hostconfig.distribution import edited_file, refuse_unsupported
 from reconciler.hostconfig.dump import Dump
@@ -178,7 +178,9 @@ class HostConfig:
         runtimes = dict(journal.runtimes)
         if operation == "apply":
             runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
-        journal = Journal(runtimes=runtimes, pending=pending)
+        made = await asyncio.to_thread(directories.missing, self._host, [file.path for file in plan.files])
+        made = tuple(sorted({*journal.directories, *made}))
+        journal = Journal(runtimes=runtimes, directories=made, pending=pending)
         await asyncio.to_thread(self._lay_down, plan, journal)
         outcome = await self._transaction().drive(journal, pending)
         if not outcome.good:
@@ -207,8 +209,12 @@ class HostConfig:
         if runtimes != journal.runtimes:
             if fence is not None:
                 await fence()
-            await asyncio.to_thread(self._state.save, Journal(runtimes=runtimes))
+            await asyncio.to_thread(self._note, journal, runtimes)
         return _described(plan, Outcome(Verdict.UNCHANGED))
+
+    def _note(self, journal: Journal, runtimes: dict[str, Held]) -> None:
+        made = directories.tidy(self._host, journal.directories, (), self._trace)
+        self._state.save(Journal(runtimes=runtimes, directories=made if runtimes else ()))
 
     async def _pending(self, operation: str, name: str, uid: str, plan: Plan, journal: Journal) -> Pending:
         """The record of a change with what is served before it. Raises Refused when the daemon is not fit for it."""

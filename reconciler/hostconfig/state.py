@@ -75,6 +75,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
     runtimes: dict[str, Held] = msgspec.field(default_factory=dict)
+    directories: tuple[str, ...] = ()
+    """Those that we made (real paths); they go with the last file in them."""
     pending: Pending | None = None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import posixpath
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.api.clock import Clock
-from reconciler.hostconfig import writing
+from reconciler.hostconfig import directories, writing
 from reconciler.hostconfig.deadman import DeadMan
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, Outcome, Refused, Timing, Verdict
@@ -254,13 +255,16 @@ class Transaction:
     def _close(self, pending: Pending, *, undone: bool) -> None:
         for file in pending.files:
             writing.clean(self._host, file.path, self._temporary(file.path))
-        runtimes = dict(self._state.load().runtimes)
+        journal = self._state.load()
+        runtimes = dict(journal.runtimes)
         held = Held(uid=pending.uid, handlers=pending.ours) if pending.operation == "apply" else None
         held = pending.previous if undone else held
         runtimes.pop(pending.name, None)
         if held is not None:
             runtimes[pending.name] = held
-        self._state.save(Journal(runtimes=runtimes))
+        gone = [posixpath.dirname(file.path) for file in pending.files if not self._host.exists(file.path)]
+        made = directories.tidy(self._host, journal.directories, gone, self._trace)
+        self._state.save(Journal(runtimes=runtimes, directories=made if runtimes else ()))
         self._trace("forget")
         self._state.forget()
 

@@ -18,6 +18,8 @@ Trace = Callable[[str], None]
 """Called before each step that changes something; tests end the process there."""
 
 ABSENT = "absent"
+MADE = "user.runtime-reconciler.made"
+"""Extended attribute of a directory that we made."""
 _MOUNT_POINT = (errno.EBUSY, errno.EXDEV)
 
 
@@ -89,15 +91,22 @@ def replace(host: HostRoot, path: str, expected: str, data: bytes | None, *, tem
             trace(f"unlink {path}")
             local.unlink(missing_ok=True)
         else:
-            _make_directories(local.parent)
+            make_directories(local.parent)
             _rename_into(local, path, expected, data, temporary_in, trace)
         sync_directory(local.parent)
     except OSError as error:
         raise Refused(Code.NOT_WRITABLE, f"{path}: {error.strerror}") from error
 
 
-def _make_directories(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def make_directories(folder: Path) -> None:
+    """Make `folder` and what is missing above it, durably and with our mark. Raises OSError."""
+    if folder.is_dir():
+        return
+    make_directories(folder.parent)
+    folder.mkdir(mode=0o755)
+    with contextlib.suppress(OSError):  # a filesystem without extended attributes: the journal knows
+        os.setxattr(folder, MADE, b"1")
+    sync_directory(folder.parent)
 
 
 def _rename_into(local: Path, path: str, expected: str, data: bytes, temporary_in: Path, trace: Trace) -> None:

@@ -23,6 +23,7 @@ CHANGES = (
     "rename",
     "unlink",
     "mkdir",
+    "rmdir",
     "chown",
 )
 SYSTEMD = ("restart", "arm", "disarm", "reset_failed")

@@ -62,6 +62,12 @@ def read(root: Path) -> Tree:
     return {name: path.read_bytes() for name, path in found.items() if not name.startswith("/var/lib/runtime-rec")}
 
 
+def folders(root: Path) -> set[str]:
+    """Every directory below `root`, but for that of our own state."""
+    found = {f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_dir()}
+    return {name for name in found if not name.startswith("/var")}
+
+
 @st.composite
 def trees(draw: st.DrawFn, version: Version) -> Tree:
     """The files of one host."""

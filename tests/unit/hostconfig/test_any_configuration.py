@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostconfig_trees import FOLDER, GVISOR, IMAGES, KATA, MAIN, Tree, read, trees, write
+from hostconfig_trees import FOLDER, GVISOR, IMAGES, KATA, MAIN, Tree, folders, read, trees, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -91,7 +91,7 @@ def test_apply_adds_exactly_our_handlers_and_remove_takes_them_out(release: str)
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             write(root, tree)
-            host = HostConfig(root, "", release)
+            host, directories = HostConfig(root, "", release), folders(root)
             findings = host.check()
             before = effective(root, release)
             outcome = asyncio.run(host.apply("kata", "uid", KATA))
@@ -107,7 +107,7 @@ def test_apply_adds_exactly_our_handlers_and_remove_takes_them_out(release: str)
             assert without_empty(take_ours(effective(root, release), release)) == without_empty(before)
             assert asyncio.run(host.apply("kata", "uid", KATA)).verdict is Verdict.UNCHANGED
             assert asyncio.run(host.remove("kata")).verdict is Verdict.CHANGED
-            assert read(root) == tree
+            assert (read(root), folders(root)) == (tree, directories)
 
     check()
 
@@ -148,7 +148,7 @@ def test_two_runtimes_go_in_any_order_and_leave_the_edits_of_others(release: str
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             write(root, tree)
-            host = HostConfig(root, "", release)
+            host, directories = HostConfig(root, "", release), folders(root)
             first = asyncio.run(host.apply("kata", "uid", KATA))
             second = asyncio.run(host.apply("gvisor", "uid", GVISOR))
             if not tree:
@@ -167,7 +167,8 @@ def test_two_runtimes_go_in_any_order_and_leave_the_edits_of_others(release: str
             assert {"kata-qemu", "kata.fc", "runsc"} <= set(host.check().handlers)
             for name in order:
                 assert asyncio.run(host.remove(name)).verdict is Verdict.CHANGED
-            assert read(root) == tree
+            directories |= {FOLDER} if file in edits else set()
+            assert (read(root), folders(root)) == (tree, directories)
 
     check()
 
@@ -180,4 +181,4 @@ def test_a_main_file_is_never_left_half_made(tmp_path: Path) -> None:
         b'imports = ["/etc/containerd/conf.d/runtime-reconciler-*.toml"] # added by runtime-reconciler\n'
     )
     asyncio.run(host.remove("kata"))
-    assert read(tmp_path) == {}
+    assert (read(tmp_path), folders(tmp_path)) == ({}, set())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hostconfig_bench import KATA, MAIN, Bench, HostCri, HostSystemd, Killed, _Clock
-from hostconfig_trees import read
+from hostconfig_trees import folders, read
 
 from reconciler.hostconfig import HostConfig, Timing, Verdict
 from reconciler.hostconfig.cri_section import served_runtimes
@@ -86,7 +86,7 @@ async def test_apply_and_remove_at_every_step(bench: Bench2) -> None:
             await bench.engine().remove("kata")
         assert load(HostRoot(bench.root), "", parse(RELEASE)).fatal == [], step
         assert (await bench.engine().remove("kata")).verdict in (Verdict.CHANGED, Verdict.UNCHANGED)
-        assert read(bench.root) == {CONFIG: MAIN}, step
+        assert (read(bench.root), folders(bench.root)) == ({CONFIG: MAIN}, {"/etc", "/etc/containerd"}), step
         assert bench.machine.handlers == ("runc",), step
         assert bench.machine.starts <= 1, step
 
@@ -100,6 +100,6 @@ async def test_a_bad_change_is_undone_whole(bench: Bench2, fault: str) -> None:
         with pytest.raises(Killed):
             await bench.engine().apply("kata", "uid", KATA)
         await bench.engine().recover()
-        assert read(bench.root) == {CONFIG: MAIN}, step
+        assert (read(bench.root), folders(bench.root)) == ({CONFIG: MAIN}, {"/etc", "/etc/containerd"}), step
         assert bench.machine.handlers == ("runc",), step
         assert bench.machine.starts <= 2, step
