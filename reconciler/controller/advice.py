@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 ON_THE_HOST = "run `reconciler config check` on the node: it names the file, the line and what mends it"
-DESCRIBE = "`kubectl -n {namespace} describe pod {pod}` says more"
 HAND_BACK = "take it out by hand, or have what wrote it take it out"
 
 ADVICE: dict[str, str] = {
     # of a phase pod
-    "ImagePullFailed": "correct the image or its tag, spec.imagePullSecrets or the registry; " + DESCRIBE,
-    "CreateContainerConfigError": "a ConfigMap, Secret or key that the phase names is not there; " + DESCRIBE,
-    "CreateContainerError": "the phase's command or mounts do not fit the image or the node; " + DESCRIBE,
-    "RunContainerError": "the phase's command cannot be run on this node; " + DESCRIBE,
-    "StartError": "the phase's command cannot be run on this node; " + DESCRIBE,
-    "PayloadFailed": "read what the payload said: `kubectl -n {namespace} logs {pod}`, or its message above",
-    "PayloadTimedOut": "read where it hangs: `kubectl -n {namespace} logs {pod}`; raise phases.*.timeoutSeconds if it "
-    "only needs longer",
-    "PodRefused": "the node's kubelet refuses the pod; " + DESCRIBE,
+    "ImagePullFailed": "correct the image or its tag, spec.imagePullSecrets or the registry",
+    "CreateContainerConfigError": "a ConfigMap, Secret or key that the phase names is not there",
+    "CreateContainerError": "the phase's command or mounts do not fit the image or the node",
+    "RunContainerError": "the phase's command cannot be run on this node",
+    "StartError": "the phase's command cannot be run on this node",
+    "PayloadFailed": "read what the payload said, in its message and in its log",
+    "PayloadTimedOut": "read in its log where it hangs; raise phases.*.timeoutSeconds if it only needs longer",
+    "PodRefused": "the node's kubelet refuses the pod",
     "PodEnding": "if it lasts, kubelet cannot kill the pod: look at kubelet and containerd on the node",
     "OutOfcpu": "make room on the node, or lower phases.*.resources",
     "OutOfmemory": "make room on the node, or lower phases.*.resources",
     "OutOfpods": "make room on the node: it runs as many pods as it may",
-    "NodeAffinity": "the node no longer fits the phase pod; " + DESCRIBE,
+    "NodeAffinity": "the node no longer fits the phase pod",
     "Evicted": "the node is short of disk or memory: make room",
     # of the agent and of containerd
     "AgentMissing": "`kubectl -n {namespace} get pods -o wide --field-selector spec.nodeName={node}` shows the agent; "
@@ -84,9 +82,18 @@ ADVICE: dict[str, str] = {
 }
 
 
+DESCRIBE = "`kubectl -n {namespace} describe pod {pod}` says more"
+LOGS = "`kubectl -n {namespace} logs {pod}`"
+OF_THE_POD = {
+    **dict.fromkeys(("PayloadFailed", "PayloadTimedOut"), LOGS),
+    **dict.fromkeys(("ImagePullFailed", "CreateContainerConfigError", "CreateContainerError"), DESCRIBE),
+    **dict.fromkeys(("RunContainerError", "StartError", "PodRefused", "PodEnding", "NodeAffinity"), DESCRIBE),
+}
+"""What more is to be read while the pod is there."""
+
+
 def advice(reason: str, *, namespace: str, node: str, runtime: str, pod: str = "") -> str:
-    """What to do about `reason`; empty when nothing is known that helps."""
-    text = ADVICE.get(reason, "")
-    if "{pod}" in text and not pod:
-        text = text.partition("; `kubectl")[0] if "; `kubectl" in text else ""
+    """What to do about `reason`; empty when nothing is known that helps. `pod` is the one to look at, if any."""
+    parts = [ADVICE.get(reason, ""), OF_THE_POD.get(reason, "") if pod else ""]
+    text = "; ".join(part for part in parts if part)
     return text.format(namespace=namespace, node=node, runtime=runtime, pod=pod)

@@ -116,7 +116,7 @@ def successor(facts: Facts, state: NodeState, now: datetime) -> Stage:
 
 
 def _at_absent(facts: Facts, now: datetime) -> Decision:
-    if (leftover := _end_leftovers(facts, None)) is not None:
+    if (leftover := _end_leftovers(facts, None, now)) is not None:
         return leftover
     if not facts.labels_true:
         return Move(state=None, reason="LabelsRestored")
@@ -152,7 +152,7 @@ def _undo_journal(facts: Facts, now: datetime) -> Decision:
 
 
 def _at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
-    if (leftover := _end_leftovers(facts, None)) is not None:
+    if (leftover := _end_leftovers(facts, None, now)) is not None:
         return leftover
     goal = facts.goal
     if goal.uid != state.uid or not goal.revision:
@@ -165,7 +165,7 @@ def _at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
 def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if facts.tainted and facts.goal.revision == state.installed:
         return Move(state=state, reason="StartupTaintsRemoved", drop_taints=True)
-    leftover = _end_leftovers(facts, state)
+    leftover = _end_leftovers(facts, state, now)
     if isinstance(leftover, EndPod):
         return leftover
     goal = effective_goal(facts)
@@ -327,7 +327,7 @@ def _agent_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
 
 
 def _verify(facts: Facts, state: NodeState, now: datetime) -> Decision:
-    if (leftover := _end_leftovers(facts, state)) is not None:
+    if (leftover := _end_leftovers(facts, state, now)) is not None:
         return leftover
     if not facts.serving:
         return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
@@ -341,7 +341,7 @@ def _verify(facts: Facts, state: NodeState, now: datetime) -> Decision:
 
 
 def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
-    if (leftover := _end_leftovers(facts, state)) is not None:
+    if (leftover := _end_leftovers(facts, state, now)) is not None:
         return leftover
     phase = _plan(facts, state.target).phases.get(state.stage)
     if phase is None:
@@ -569,7 +569,7 @@ def _enter(
 
 def _waiting(
     facts: Facts,
-    state: NodeState,
+    state: NodeState | None,
     now: datetime,
     awaits: Signal,
     reason: str,
@@ -578,8 +578,8 @@ def _waiting(
     until: datetime | None = None,
 ) -> Wait:
     """Wait until the deadline, or `until` if that is sooner; a second try is in trouble for what ended the first."""
-    limit = deadline(facts, state)
-    trouble = trouble or (state.error if state.attempt > 1 else None)
+    limit = None if state is None else deadline(facts, state)
+    trouble = trouble or (state.error if state is not None and state.attempt > 1 else None)
     if limit is None or now < limit:
         dues = [due for due in (limit, until) if due is not None]
         return Wait(reason=reason, awaits=awaits, message=message, until=min(dues, default=None), trouble=trouble)
@@ -587,7 +587,7 @@ def _waiting(
     return Wait(reason=reason, awaits=awaits, message=message, stuck=stuck, trouble=trouble)
 
 
-def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
+def _end_leftovers(facts: Facts, state: NodeState | None, now: datetime) -> Decision | None:
     """End, or wait for, every pod that is not this stage's own."""
     current = None if state is None else current_pod(facts, state)
     for pod in facts.pods:
@@ -595,13 +595,13 @@ def _end_leftovers(facts: Facts, state: NodeState | None) -> Decision | None:
             continue
         over = pod.ended or _sealed(state, pod)
         if pod.deleting and not over:
-            return _pod_ending(pod)
+            return _pod_ending(facts, state, pod, now)
         if not facts.serving:
-            return Wait(reason="ContainerdNotServing", awaits=Signal.CONTAINERD, message=facts.serving_reason)
+            return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
         if over:
             return EndPod(pod.uid, pod.stage, 0)
         if pod.outcome is Outcome.FAILED or (pod.outcome is Outcome.SUCCEEDED and pod.stage is not Stage.INSTALL):
-            return _pod_ending(pod)
+            return _pod_ending(facts, state, pod, now)
         return EndPod(pod.uid, pod.stage, _grace(facts, pod))
     return None
 
@@ -610,8 +610,9 @@ def _grace(facts: Facts, pod: PodFacts) -> int:
     return facts.plans.get(pod.revision, Plan()).phases.get(pod.stage, PhasePlan()).grace
 
 
-def _pod_ending(pod: PodFacts) -> Wait:
-    return Wait(reason="PodEnding", awaits=Signal.POD_GONE, message=f"waits until nothing of the {pod.stage} pod runs")
+def _pod_ending(facts: Facts, state: NodeState | None, pod: PodFacts, now: datetime) -> Wait:
+    message = f"waits until nothing of the {pod.stage} pod runs"
+    return _waiting(facts, state, now, Signal.POD_GONE, "PodEnding", message)
 
 
 def _sealed(state: NodeState | None, pod: PodFacts) -> bool:

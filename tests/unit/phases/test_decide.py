@@ -356,3 +356,13 @@ def test_startup_taints_go_when_the_node_is_ready() -> None:
     decision = decide(facts(state=ready, tainted=True), T0)
     assert isinstance(decision, Move)
     assert (decision.reason, decision.drop_taints) == ("StartupTaintsRemoved", True)
+
+
+def test_a_pod_of_another_step_that_does_not_end_makes_the_node_stuck() -> None:
+    left = pod(Stage.INSTALL, Outcome.RUNNING, deleting=True)
+    leaving = facts(goal=Goal("u1"), state=state(Stage.UNINSTALL, installed="r1"), pods=(left,))
+    early, late = decide(leaving, after(59)), decide(leaving, after(60))
+    assert isinstance(early, Wait)
+    assert isinstance(late, Wait)
+    assert (early.until, early.stuck) == (after(60), None)
+    assert late.stuck == Problem("PodEnding", "waits until nothing of the install pod runs")
