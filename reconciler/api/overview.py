@@ -10,7 +10,8 @@ from datetime import datetime
 
 import msgspec
 
-from reconciler.api.node import Problem
+from reconciler.api.meta import Condition
+from reconciler.api.node import Problem, WorkReport
 
 
 class Verdict(enum.StrEnum):
@@ -111,3 +112,50 @@ class Overview(_Row, frozen=True):
     stopped: Stopped | None = None
     runtimes: tuple[RuntimeRow, ...] = ()
     nodes: tuple[NodeRow, ...] = ()
+
+
+class PhasePod(_Row, frozen=True):
+    """A phase pod that is on a node."""
+
+    name: str
+    runtime: str
+    stage: str
+    attempt: int
+    state: str
+    """pending, running, succeeded, failed or never-ran."""
+    created: datetime
+    reason: str = ""
+    message: str = ""
+    """What kubelet says, or the payload's termination message: the end of its log."""
+    deleting: bool = False
+    ended: bool = False
+    """The agent has seen in CRI that nothing of it runs."""
+
+
+class AgentWord(_Row, frozen=True):
+    """The agent of a node, and what it last reported."""
+
+    pod: str = ""
+    """`namespace/name`, empty where there is none."""
+    ready: bool = False
+    why: str = ""
+    """Why there is no ready one."""
+    containerd: str = ""
+    handlers: tuple[str, ...] = ()
+    work: dict[str, WorkReport] = {}
+    journal: dict[str, str] = {}
+
+
+class Explanation(_Row, frozen=True):
+    """Everything that is known of one node."""
+
+    time: datetime
+    node: str
+    stopped: Stopped | None = None
+    ready: Condition | None = None
+    serving: Condition | None = None
+    agent: AgentWord = AgentWord()
+    runtimes: tuple[NodeRow, ...] = ()
+    pods: tuple[PhasePod, ...] = ()
+    unselected: dict[str, str] = {}
+    """NodeRuntimes that have nothing to do with the node, and why."""

@@ -6,8 +6,10 @@ import typer
 
 from reconciler.cli import config
 from reconciler.cli.controller import controller
+from reconciler.cli.explain import explain
 from reconciler.cli.manifests import manifests
 from reconciler.cli.simulate import simulate
+from reconciler.cli.status import status
 from reconciler.cli.teardown import teardown
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, help="Container runtimes for the nodes of a cluster.")
@@ -15,6 +17,8 @@ app.command()(controller)
 app.command()(manifests)
 app.command()(simulate)
 app.command()(teardown)
+app.command()(status)
+app.command()(explain)
 app.add_typer(config.app, name="config")
 
 

@@ -129,7 +129,7 @@ class NodeReconciler:
                     dues = [d for d in (decision.until, self._deselect_due(runtime, name)) if d is not None]
                     return max((min(dues) - now).total_seconds(), 0.01) if dues else None
                 case AskUse():
-                    in_use = await self._users(node, runtime, state)
+                    in_use = await users(self._client, self._world, node, runtime, state)
                     continue
                 case Move():
                     await self._move(node, runtime, state, decision)
@@ -191,15 +191,6 @@ class NodeReconciler:
         else:
             (self._world.gone if grace == 0 else self._world.ending).add(uid)
 
-    async def _users(self, node: Node, runtime: str, state: NodeState | None) -> tuple[str, ...]:
-        """`namespace/name` of the pods on `node`, Terminating ones included, that use a handler of ours."""
-        data = None if state is None else self._world.revision(runtime, state.installed or state.target)
-        handlers = set() if data is None else {h.name for h in data.handlers}
-        classes, _ = await self._client.list(RUNTIMECLASSES)
-        ours = {c.metadata.name for c in classes if c.handler in handlers}
-        there, _ = await self._client.list(PODS, field_selector=f"spec.nodeName={node.metadata.name}")
-        return tuple(sorted(f"{p.metadata.namespace}/{p.metadata.name}" for p in there if _uses(p, ours)))
-
     # --- what the rollout sees ---
 
     def _look(self, node: Node, runtime: str, facts: Facts, wait: Wait, now: datetime) -> None:
@@ -208,6 +199,19 @@ class NodeReconciler:
             self._telemetry.stuck(node.metadata.name, runtime, facts.state, wait.stuck)
         if before != after:
             self._changed(runtime)
+
+
+async def users(client: Client, world: World, node: Node, runtime: str, state: NodeState | None) -> tuple[str, ...]:
+    """`namespace/name` of the pods on `node`, Terminating ones included, that use a handler of ours; asked live.
+
+    Raises ApiError and TransportError.
+    """
+    data = None if state is None else world.revision(runtime, state.installed or state.target)
+    handlers = set() if data is None else {h.name for h in data.handlers}
+    classes, _ = await client.list(RUNTIMECLASSES)
+    ours = {c.metadata.name for c in classes if c.handler in handlers}
+    there, _ = await client.list(PODS, field_selector=f"spec.nodeName={node.metadata.name}")
+    return tuple(sorted(f"{p.metadata.namespace}/{p.metadata.name}" for p in there if _uses(p, ours)))
 
 
 def patch_of(node: Node, runtime: str, move: Move, owner: NodeRuntime | None) -> dict[str, Any]:

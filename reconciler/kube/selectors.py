@@ -18,6 +18,18 @@ def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     return all(_holds(requirement, labels) for requirement in selector.match_expressions)
 
 
+def unmet(selector: LabelSelector, labels: Mapping[str, str]) -> list[str]:
+    """The parts of `selector` that `labels` do not satisfy, each in the API's string form."""
+    missing = [f"{key}={value}" for key, value in selector.match_labels.items() if labels.get(key) != value]
+    return missing + [_text(r) for r in selector.match_expressions if not _holds(r, labels)]
+
+
+def _text(requirement: Requirement) -> str:
+    key, operator, values = requirement.key, requirement.operator, ",".join(requirement.values)
+    forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
+    return forms.get(operator, key)
+
+
 def parse(text: str) -> LabelSelector:
     """The selector that `text` writes out. Raises ValueError that names the part that is wrong."""
     parts = [part.strip() for part in _SPLIT.split(text) if part.strip()]
