@@ -60,6 +60,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tests.chart.base
 	$(BIN)/python -m metrics.reference > docs/metrics.md
 	$(BIN)/python -m metrics.rules > deploy/observability/alerts.yaml
+	$(BIN)/python -m metrics.dashboards deploy/observability/dashboards
 
 # The alerts against Prometheus' own unit tests; root on Debian only to install promtool.
 rules: $(STAMP)

@@ -81,6 +81,9 @@ class Metrics:
         self._restarts = RESTARTS.on(registry)
         self._given_up = GIVEN_UP.on(registry)
         self._put_backs = PUT_BACKS.on(registry)
+        self._retries.labels("outage")
+        for result in ("stopped", "failed"):
+            self._kills.labels(result)
         for operation in OPERATIONS:
             self._undone.labels(operation)
         for initiator in INITIATORS:
