@@ -8,7 +8,7 @@ LOOPS ?= 20
 HOSTS_JOBS ?= 4
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo hosts chart e2e lock docs image proto rules clean
+.PHONY: test lint demo browser hosts chart e2e lock docs image proto rules clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,11 @@ test: lint
 
 demo: $(STAMP)
 	$(BIN)/reconciler simulate --nodes 6 --loops 3 --bake 1 --seed 1
+
+# The status page in headless Chromium, with pictures in build/browser. Debian; root where Chromium is missing.
+browser: $(STAMP)
+	$(BIN)/python -m tests.browser.packages
+	$(BIN)/python -m pytest tests/browser
 
 # Linux and root: five real containerds, which are built once and kept (10 minutes). The acceptance cases are
 # run where they lie beside this tree.

@@ -125,6 +125,7 @@ new Feed({
   },
   beat(time) {
     clock.hear(time);
+    tick();
   },
   state(name) {
     find("link").textContent = LINKS[name];

@@ -2,9 +2,10 @@
 
 import { STAGES, VERDICTS, element } from "./words.js";
 
-const SIZES = [16, 14, 12, 10, 8, 7, 6, 5, 4]; // px of a mark, the gap to the next one included
-const TALLEST = 88; // px
+const SIZES = [16, 14, 12, 10, 8, 7, 6, 5, 4, 3]; // px of a mark, the gap to the next one included
+const TALLEST = 64; // px
 const ALARM = 11; // px, at least, of a mark that must not be missed
+const BAR = ["ok", "working", "waiting", "stuck", "failed", "aside"]; // from the left; what is absent stays empty
 const LOUD = new Set(["stuck", "failed"]);
 
 export class Fleet {
@@ -89,19 +90,19 @@ class Card {
       element("h2", "", runtime.name),
       element("span", "ready", `${runtime.ready}/${runtime.total} ready`),
       ...badges(runtime),
-      ...(runtime.revision ? [element("span", "faint", runtime.revision)] : []),
     );
     const rows = [...census.values()].reduce((a, b) => a + b, 0);
     this.bar.replaceChildren(
-      ...VERDICTS.toReversed().filter((v) => v.name !== "absent" && census.has(v.name)).map((v) => {
-        const part = element("i", v.name);
-        part.style.width = `${(100 * census.get(v.name)) / Math.max(rows, 1)}%`;
+      ...BAR.filter((v) => census.has(v)).map((v) => {
+        const part = element("i", v);
+        part.style.width = `${(100 * census.get(v)) / Math.max(rows, 1)}%`;
         return part;
       }),
     );
     const known = STAGES.filter((stage) => stage in runtime.stages);
     const others = Object.keys(runtime.stages).filter((stage) => !STAGES.includes(stage));
-    this.stages.textContent = [...known, ...others].map((stage) => `${stage} ${runtime.stages[stage]}`).join(" · ") || "no node yet";
+    this.stages.textContent = [...known, ...others].map((stage) => `${stage}\u00a0${runtime.stages[stage]}`).join(" · ") || "no node yet";
+    this.stages.title = runtime.revision && `revision ${runtime.revision}`;
     say(this.problem, runtime.problem === null ? "" : `${runtime.problem.reason}: ${runtime.problem.message ?? ""}`);
     say(this.halted, runtime.halted && `Halted: ${runtime.halted}`);
     const said = VERDICTS.filter((v) => census.has(v.name)).map((v) => `${census.get(v.name)} ${v.name}`).join(", ");
@@ -112,6 +113,9 @@ class Card {
     const width = this.canvas.clientWidth;
     if (width === 0) return;
     this.drawn = nodes.filter((node) => node.rows.has(this.name));
+    const picture = [width, devicePixelRatio, colours.get("sheet"), ...this.drawn.map((node) => node.rows.get(this.name).verdict)].join();
+    if (picture === this.picture) return; // thousands of marks: only when one is another
+    this.picture = picture;
     this.size = SIZES.find((size) => Math.ceil(this.drawn.length / this.#perLine(width, size)) * size <= TALLEST) ?? SIZES.at(-1);
     this.perLine = this.#perLine(width, this.size);
     const height = Math.max(Math.ceil(this.drawn.length / this.perLine), 1) * this.size;

@@ -54,7 +54,7 @@ export class Model {
   select(filter, order) {
     const found = this.ordered.filter((node) => [...node.rows.values()].some((row) => filter(row)));
     if (order === "name") return found;
-    const worst = new Map(found.map((node) => [node, Math.min(...[...node.rows.values()].map((r) => rankOf(r.verdict)))]));
+    const worst = new Map(found.map((node) => [node, worstRank(node)]));
     return found.sort((a, b) => worst.get(a) - worst.get(b) || a.place - b.place);
   }
 
@@ -92,11 +92,13 @@ function matches(row, terms) {
   return terms.every((term) => text.includes(term));
 }
 
+const worstRank = (node) => [...node.rows.values()].reduce((worst, row) => Math.min(worst, rankOf(row)), Infinity);
+
 /** The row that a node's error column tells of: the worst one that has an error. */
 export function worstError(node) {
   let found = null;
   for (const row of node.rows.values()) {
-    if (row.error !== null && (found === null || rankOf(row.verdict) < rankOf(found.verdict))) found = row;
+    if (row.error !== null && (found === null || rankOf(row) < rankOf(found))) found = row;
   }
   return found;
 }

@@ -1,19 +1,24 @@
 // How verdicts, times and stages are told.
 
-/** Worst first; `sign` and shape say the same as the colour. */
+/** Troubled first, as in every list of the command line; `sign` and shape say the same as the colour. */
 export const VERDICTS = [
   { name: "stuck", sign: "!" },
   { name: "failed", sign: "✕" },
-  { name: "working", sign: "▶" },
   { name: "waiting", sign: "…" },
-  { name: "aside", sign: "–" },
+  { name: "working", sign: "▶" },
   { name: "ok", sign: "✓" },
+  { name: "aside", sign: "–" },
   { name: "absent", sign: "○" },
 ];
 export const SIGNS = new Map(VERDICTS.map((v) => [v.name, v.sign]));
 const RANKS = new Map(VERDICTS.map((v, rank) => [v.name, rank]));
-/** Unknown verdicts, of a newer controller, come after the troubled ones. */
-export const rankOf = (verdict) => RANKS.get(verdict) ?? 2;
+const AT_WORK = RANKS.get("working");
+
+/** Lower is shown first. Who only waits for his turn comes after those at work: at a rollout's start that is almost everybody. */
+export function rankOf(row) {
+  if (row.verdict === "waiting" && row.awaits === "slot") return AT_WORK + 0.5;
+  return RANKS.get(row.verdict) ?? AT_WORK; // a verdict of a newer controller
+}
 
 export const STAGES = [
   "pre-install", "install", "configure", "verify", "ready", "unconfigure", "uninstall", "post-uninstall", "failed", "absent",

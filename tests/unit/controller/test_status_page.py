@@ -20,7 +20,8 @@ from setuptools.command.build_py import build_py
 
 from metrics.exporter import Exporter
 from reconciler.api.clock import SystemClock
-from reconciler.api.overview import NodeRow, Overview, Verdict
+from reconciler.api.node import Stage
+from reconciler.api.overview import TROUBLED_FIRST, NodeRow, Overview, Verdict
 from reconciler.controller import feed as feed_module
 from reconciler.controller.feed import Feed, Replica
 from reconciler.controller.statuspage import routes
@@ -106,6 +107,19 @@ def test_the_files_speak_of_no_other_host() -> None:
     for file in PAGE.iterdir():
         text = file.read_text().replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|//[a-z]+\.", text), file.name
+
+
+def test_the_page_knows_every_verdict_in_the_order_of_the_command_line() -> None:
+    found = re.findall(r'\{ name: "([a-z]+)", sign', PAGE.joinpath("words.js").read_text())
+    assert found == [str(verdict) for verdict in TROUBLED_FIRST]
+    style = PAGE.joinpath("page.css").read_text()
+    assert [name for name in found if f".sign.{name} {{" not in style or f"--{name}:" not in style] == []
+
+
+def test_the_page_knows_every_stage() -> None:
+    block = re.search(r"STAGES = \[(.*?)\]", PAGE.joinpath("words.js").read_text(), re.DOTALL)
+    assert block is not None
+    assert set(re.findall(r'"([a-z-]+)"', block[1])) == {str(stage) for stage in Stage}
 
 
 def test_a_wheel_holds_every_file_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
