@@ -88,7 +88,7 @@ _QUEUES = Row(
         ),
         Panel(
             title="Under way",
-            description="The key that a worker has been at for the longest, and the sum of all; both grow while one hangs.",
+            description="The key a worker has been at for longest, and the sum of all; a hanging worker lets it grow.",
             kind=Kind.TIME_SERIES,
             queries=(
                 Query(f"max by (name) ({LONGEST.name}{_REPLICA})", "{{name}} longest"),
