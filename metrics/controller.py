@@ -61,8 +61,8 @@ READY = Computed(f"{PREFIX}_rollout_ready_nodes", "Nodes that serve the present 
 UPDATING = Computed(f"{PREFIX}_rollout_updating_nodes", "Nodes that are being worked on.", "nodes", ("runtime",))
 HELD = Computed(
     f"{PREFIX}_rollout_held",
-    "Whether nothing new starts, and why: `Paused`, `CanaryPaused`, `ErrorBudgetExceeded`, or `Problem` (condition "
-    "Degraded says which).",
+    "Whether nothing new starts, and why: `Stopped` (by a person, everything), `Paused`, `CanaryPaused`, "
+    "`ErrorBudgetExceeded`, or `Problem` (condition Degraded says which).",
     "0 or 1",
     ("runtime", "reason"),
 )
@@ -81,7 +81,7 @@ TROUBLED = Computed(
     "seconds",
     ("runtime", "node", "stage", "state"),
 )
-HELD_REASONS = ("Paused", "CanaryPaused", "ErrorBudgetExceeded", "Problem")
+HELD_REASONS = ("Stopped", "Paused", "CanaryPaused", "ErrorBudgetExceeded", "Problem")
 
 
 class ControllerMetrics:

@@ -26,6 +26,7 @@ from reconciler.api.noderuntime import RevisionData, WrittenBy, revision_name
 from reconciler.barrier.barrier import RetryBarrier
 from reconciler.cri.api import ContainerState, CriError, Sandbox
 from reconciler.hostconfig import Fence, HostConfigError, Outcome
+from reconciler.kube import stop
 from reconciler.kube.errors import ApiError, NotFound, TransportError
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODES
 
@@ -37,6 +38,11 @@ RETRY_MAX = 30.0
 CALL = 5.0
 PATIENCE = 2.0
 """Seconds that work may wait before the report says so: most causes go sooner, and each word costs a write."""
+STOP_POLL = 10.0
+"""Seconds, less up to half of it, until one asks again whether everything is still stopped."""
+STOPPED = "Stopped"
+STOP_UNKNOWN = "StopUnknown"
+"""Reasons of waiting: a person has stopped everything; nobody can be asked whether that is so."""
 
 
 class Stale(Exception):
@@ -77,6 +83,8 @@ class Worker:
         """Nothing new is begun."""
         self.busy_since: float | None = None
         """Loop time since when one piece is in hand."""
+        self._stopped = False
+        """Work waits because everything is stopped, or may be."""
         self._waiting: dict[str, tuple[NodeState, float]] = {}
         """By runtime: the state whose work waits, and since when."""
         self.busy = False
@@ -102,10 +110,12 @@ class Worker:
         delay = RETRY
         while True:
             self._nudge.clear()
+            self._stopped = False
             waiting = [await self._in_hand(runtime, state) for runtime, state in [*self._asked()]]
             delay = min(delay * 2, RETRY_MAX) if any(waiting) else RETRY
+            pause = STOP_POLL * (1 - self._deps.rng.random() / 2) if self._stopped else delay
             try:
-                async with asyncio.timeout(delay if any(waiting) else None):
+                async with asyncio.timeout(pause if any(waiting) else None):
                     await self._nudge.wait()
             except TimeoutError:
                 continue
@@ -146,6 +156,7 @@ class Worker:
         try:
             answer = await self._do(runtime, state)
         except Wait as wait:
+            self._stopped = self._stopped or wait.reason in (STOPPED, STOP_UNKNOWN)
             answer = _answer(state, WorkResult.WAITING, wait.reason, wait.message)
         except Stale:
             return False
@@ -184,6 +195,7 @@ class Worker:
         data = await self._revision(runtime, state)
         await self._nothing_runs(state.pod)
         if any(h.written_by is WrittenBy.AGENT for h in data.handlers) or data.snapshotters:
+            await self._unstopped()
             fence = self._fence(runtime, state, frozenset())
             outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
             self._deps.count("configure", outcome, "agent")
@@ -205,6 +217,7 @@ class Worker:
             await self._nothing_runs(state.pod)
         handlers = await self._guarded(runtime, state)
         await self._nobody_uses(handlers)
+        await self._unstopped()
         outcome = await self._deps.host.remove(runtime, fence=self._fence(runtime, state, handlers))
         self._deps.count("unconfigure", outcome, "agent")
         if not outcome.good:
@@ -213,11 +226,13 @@ class Worker:
         return _answer(state, WorkResult.DONE)
 
     def _fence(self, runtime: str, state: NodeState, handlers: frozenset[str]) -> Fence:
-        """Right before the first write: the Node, read live, still asks for exactly this; nobody uses `handlers`."""
+        """Right before the first write: nobody uses `handlers`; the Node, read live, still asks for exactly this; and
+        nothing is stopped, which comes last because it must be the youngest answer."""
 
         async def check() -> None:
             if self.stopping:
                 raise Stale
+            await self._nobody_uses(handlers)
             live = await self._deps.client.get(NODES, self._deps.node)
             text = live.metadata.annotations.get(names.state_annotation(runtime), "")
             try:
@@ -226,9 +241,18 @@ class Worker:
                 now = None
             if now is None or _key(now) != _key(state):
                 raise Stale
-            await self._nobody_uses(handlers)
+            await self._unstopped()
 
         return check
+
+    async def _unstopped(self) -> None:
+        """Raises Wait when a person has stopped everything, or when nobody can be asked whether that is so."""
+        try:
+            found = await stop.ask(self._deps.client, self._deps.namespace)
+        except (ApiError, TransportError) as error:
+            raise Wait(STOP_UNKNOWN, f"it cannot be asked whether everything is stopped: {error}") from error
+        if found is not None:
+            raise Wait(STOPPED, stop.words(found))
 
     async def _revision(self, runtime: str, state: NodeState) -> RevisionData:
         name = revision_name(runtime, state.target)

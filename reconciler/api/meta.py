@@ -51,6 +51,11 @@ class Condition(_Object, frozen=True):
     observed_generation: int = 0
 
 
+class ConfigMap(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
 class NodeTaint(_Object, frozen=True):
     key: str
     effect: str

@@ -73,6 +73,13 @@ ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
 KILL_RETRY_ANNOTATION = f"{GROUP}/kill-retry"
 """Pod annotation `"true"`: a pod that wants its kill retried at once when containerd is back."""
 
+STOP_NAME = "runtime-reconciler-stop"
+"""ConfigMap in our namespace: while it is there, nothing new begins. Who made it and why is in its data."""
+STOP_REASON = "reason"
+STOP_BY = "by"
+STOP_AT = "at"
+"""Keys of its data, all optional: words of a person, who that was, and when (RFC 3339)."""
+
 LEASE_NAME = "runtime-reconciler-controller"
 FIELD_MANAGER = "runtime-reconciler"
 AGENT_FIELD_MANAGER = "runtime-reconciler-agent"

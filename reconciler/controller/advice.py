@@ -73,6 +73,10 @@ ADVICE: dict[str, str] = {
     "NotOurs": "another tool owns that part of the configuration: " + HAND_BACK,
     "Contested": "find who else edits containerd's configuration on this node (a DaemonSet, configuration management) "
     "and end that",
+    # of the switch that stops everything
+    "Stopped": "`kubectl reconciler resume`, when what it was stopped for is over",
+    "StopUnknown": "the agent must be able to see ConfigMap runtime-reconciler-stop: give it the right of its Role, or "
+    "mend its way to the API server",
     # of the API server
     "Forbidden": "give the controller the right that the message names: see the rules of its ClusterRole",
     "StepRefused": "the API server refuses a step: correct the NodeRuntime, or the policy in the way",

@@ -77,6 +77,8 @@ def _repairs(outlook: Outlook, now: datetime) -> int:
 
 def _held(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook]) -> str:
     """Why nothing new starts. A canary that is still at work is the rollout's own pace, and holds nothing."""
+    if world.stopping.words:
+        return "Stopped"
     if runtime.metadata.name in world.problems:
         return "Problem"
     views = (outlook.view for outlook in by_node.values())

@@ -208,6 +208,8 @@ def facts_for(
         reinstall=runtime is not None and runtime.spec.upgrade.strategy is Strategy.REINSTALL,
         bake=0.0 if runtime is None else float(runtime.spec.rollout.bake_seconds),
         leading_since=world.leading_since,
+        stopped=world.stopping.words,
+        stops=world.stopping.spans,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from reconciler.api.meta import Node, Pod
 from reconciler.api.node import REST, NodeState, Problem, Stage, encode
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.controller import goals, outlooks, pods, problems, rows
+from reconciler.controller.stopping import Held
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import World, states
 from reconciler.kube.client import Client
@@ -22,6 +23,7 @@ from reconciler.kube.workers import After, Done, Result
 from reconciler.phases.decide import decide, present
 from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Wait
 from reconciler.phases.facts import Facts
+from reconciler.phases.stop import begins
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +47,21 @@ class NodeReconciler:
         world: World,
         client: Client,
         *,
+        starter: Client,
+        confirm: Callable[[], Awaitable[None]],
         clock: Clock,
         telemetry: Telemetry,
         changed: Callable[[str], None],
         own_node: str,
     ) -> None:
-        """`changed(runtime)` is called when what the rollout sees of a node has changed."""
+        """`changed(runtime)` is called when what the rollout sees of a node has changed.
+
+        `starter` sends the writes by which something begins, right after `confirm()` has not raised Held.
+        """
         self._world = world
         self._client = client
+        self._starter = starter
+        self._confirm_unstopped = confirm
         self._clock = clock
         self._telemetry = telemetry
         self._changed = changed
@@ -79,7 +88,7 @@ class NodeReconciler:
         for runtime in sorted(goals.runtimes_of(self._world, node), key=lambda r: (_rests(node, r), r)):
             try:
                 waits.append(await self._drive(name, runtime))
-            except (Conflict, Stale):
+            except (Conflict, Stale, Held):
                 waits.append(LIVE_GAP)
             except ApiError as error:
                 if error.status not in REFUSALS:
@@ -132,11 +141,11 @@ class NodeReconciler:
                     in_use = await users(self._client, self._world, node, runtime, state)
                     continue
                 case Move():
-                    await self._move(node, runtime, state, decision)
+                    await self._move(node, runtime, state, decision, await self._writer(begins(state, decision)))
                 case MakePod(wanted):
                     await self._make(node, runtime, wanted, state)
                 case EndPod(uid, _, grace):
-                    await self._end(node, runtime, uid, grace)
+                    await self._end(node, runtime, uid, grace, await self._writer(begins(state, decision)))
             in_use = None
         return LIVE_GAP
 
@@ -148,10 +157,17 @@ class NodeReconciler:
 
     # --- carrying out ---
 
-    async def _move(self, node: Node, runtime: str, state: NodeState | None, move: Move) -> None:
+    async def _writer(self, begins: bool) -> Client:
+        """Who sends the next write. Raises Held when something would begin although everything is stopped."""
+        if not begins:
+            return self._client
+        await self._confirm_unstopped()
+        return self._starter
+
+    async def _move(self, node: Node, runtime: str, state: NodeState | None, move: Move, writer: Client) -> None:
         started = self._clock.monotonic()
         body = patch_of(node, runtime, move, self._world.runtime(runtime))
-        answer = await self._client.patch(NODES, node.metadata.name, body, field_manager=names.FIELD_MANAGER)
+        answer = await writer.patch(NODES, node.metadata.name, body, field_manager=names.FIELD_MANAGER)
         self._world.nodes.apply_write(answer)
         self._telemetry.moved(node.metadata.name, runtime, state, move, self._clock.now())
         self._telemetry.patched(self._clock.monotonic() - started)
@@ -164,7 +180,7 @@ class NodeReconciler:
         body = pods.build(runtime, node.metadata.name, self._world.namespace, state, data)
         await self._confirm(node, runtime, written, body["metadata"]["name"])
         try:
-            made = await self._client.create(PODS, body, self._world.namespace)
+            made = await (await self._writer(True)).create(PODS, body, self._world.namespace)
         except AlreadyExists:
             made = await self._client.get(PODS, body["metadata"]["name"], self._world.namespace)
         self._world.pods.apply_write(made)
@@ -179,13 +195,13 @@ class NodeReconciler:
         if any(pod.metadata.name != own for pod in there):
             raise Stale
 
-    async def _end(self, node: Node, runtime: str, uid: str, grace: int) -> None:
+    async def _end(self, node: Node, runtime: str, uid: str, grace: int, writer: Client) -> None:
         pod = next((p for p in self._world.phase_pods(node.metadata.name, runtime) if p.metadata.uid == uid), None)
         if pod is None:
             return
         meta = pod.metadata
         try:
-            await self._client.delete(PODS, meta.name, meta.namespace, uid=uid, grace_seconds=grace)
+            await writer.delete(PODS, meta.name, meta.namespace, uid=uid, grace_seconds=grace)
         except (NotFound, Conflict):  # gone, or the name belongs to another pod by now
             self._world.gone.add(uid)
         else:

@@ -75,7 +75,13 @@ def admission(world: World, runtime: NodeRuntime) -> Admission:
         return Admission(runtime.status.in_work, "LeaderChanged")
     outlooks = world.outlooks.get(runtime.metadata.name, {})
     views = (outlook.view for outlook in outlooks.values())
-    return admit(views, runtime.status.in_work, runtime.spec.rollout, paused=runtime.spec.paused)
+    return admit(
+        views,
+        runtime.status.in_work,
+        runtime.spec.rollout,
+        paused=runtime.spec.paused,
+        stopped=world.stopping.words != "",
+    )
 
 
 def _outlook(owner: NodeRuntime, node: Node, facts: Facts, wait: Wait, own_node: str) -> Outlook | None:

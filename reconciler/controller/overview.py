@@ -10,17 +10,19 @@ from datetime import datetime
 
 import msgspec
 
+from reconciler.api import names
 from reconciler.api.meta import condition
 from reconciler.api.node import Problem
 from reconciler.api.noderuntime import NodeRuntime
-from reconciler.api.overview import NodeRow, Overview, RuntimeRow, Verdict
+from reconciler.api.overview import NodeRow, Overview, RuntimeRow, Stopped, Verdict
 from reconciler.controller import rows, status
 from reconciler.controller.outlooks import admission
-from reconciler.controller.world import World
+from reconciler.controller.world import Stopping, World
 from reconciler.phases.decision import Signal
 
 HALTS = {
-    "Paused": "spec.paused is true: nothing new begins; `kubectl reconciler resume` ends it",
+    "Stopped": "everything is stopped; `kubectl reconciler resume` lifts it",
+    "Paused": "spec.paused is true: nothing new begins; `kubectl reconciler resume NAME` ends it",
     "ErrorBudgetExceeded": "more nodes are failed or stuck than rollout.errorBudget allows; mend and retry them, or "
     "raise it",
     "CanaryPaused": "the canary is done and rollout.canary.pause holds the rest; set it to false to go on",
@@ -41,7 +43,20 @@ def overview(world: World, now: datetime) -> Overview:
         if runtime is not None or mine:
             aside = sum(1 for node in mine if node.verdict is Verdict.ASIDE)
             runtimes.append(msgspec.structs.replace(row, set_aside=aside))
-    return Overview(time=now, runtimes=tuple(runtimes), nodes=tuple(nodes))
+    return Overview(time=now, stopped=_stopped(world.stopping), runtimes=tuple(runtimes), nodes=tuple(nodes))
+
+
+def _stopped(stopping: Stopping) -> Stopped | None:
+    if not stopping.words:
+        return None
+    if stopping.found is None:  # nobody can tell, which holds everything as well
+        return Stopped(reason=stopping.words)
+    data = stopping.found.data
+    return Stopped(
+        reason=data.get(names.STOP_REASON, ""),
+        by=data.get(names.STOP_BY, ""),
+        since=stopping.found.metadata.creation_timestamp,
+    )
 
 
 def _rows(world: World, name: str, halted: str) -> list[NodeRow]:
@@ -89,6 +104,8 @@ def _runtime(world: World, runtime: NodeRuntime) -> RuntimeRow:
 
 def _halt(world: World, runtime: NodeRuntime, updating: int) -> str:
     """A canary at work holds the rest back, and that is no halt."""
+    if world.stopping.words:
+        return HALTS["Stopped"]
     reason = "Paused" if runtime.spec.paused else admission(world, runtime).halted
     return "" if reason == "Canary" and updating else HALTS.get(reason, reason)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from reconciler.api.noderuntime import (
 )
 from reconciler.controller import classes, goals, installers, outlooks, problems, status
 from reconciler.controller.rehearsal import Rehearsal
+from reconciler.controller.stopping import Held
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import World, states
 from reconciler.kube.client import Client
@@ -51,14 +52,16 @@ class RuntimeReconciler:
         world: World,
         client: Client,
         *,
+        confirm: Callable[[], Awaitable[None]],
         clock: Clock,
         rng: random.Random,
         telemetry: Telemetry,
         wake: Callable[[str], None],
     ) -> None:
-        """`wake(node)` queues a node."""
+        """`wake(node)` queues a node; `confirm()` raises Held while everything is stopped."""
         self._world = world
         self._client = client
+        self._confirm_unstopped = confirm
         self._clock = clock
         self._telemetry = telemetry
         self._wake = wake
@@ -79,7 +82,7 @@ class RuntimeReconciler:
             if runtime.metadata.deletion_timestamp is not None:
                 return await self._deleting(runtime)
             return await self._living(runtime)
-        except Conflict:
+        except (Conflict, Held):
             return After(CONFLICT_DELAY)
         except Forbidden as error:
             self._telemetry.forbidden("noderuntime")
@@ -87,6 +90,10 @@ class RuntimeReconciler:
             raise
 
     async def _living(self, runtime: NodeRuntime) -> Result:
+        if (
+            self._world.stopping.words
+        ):  # nothing is prepared either: a RuntimeClass of a new revision replaces the old one
+            return await self._roll(runtime, runtime.status.revision)
         problem = problems.found(self._world, runtime)
         if isinstance(runtime, UnreadableNodeRuntime):
             self._settle(runtime, problem)
@@ -221,6 +228,8 @@ class RuntimeReconciler:
             rest = self._written.get(name, -STATUS_INTERVAL) + STATUS_INTERVAL - self._clock.monotonic()
             if rest > 0:
                 return After(rest)
+        if set(in_work) - set(runtime.status.in_work):
+            await self._confirm_unstopped()
         await self._write_status(runtime, wanted)
         for node in set(in_work) ^ set(runtime.status.in_work):
             self._wake(node)
@@ -236,6 +245,7 @@ class RuntimeReconciler:
             revision=revision,
             in_work=admission.in_work,
             halted=admission.halted,
+            stopped=self._world.stopping.words,
             selected=len(mine),
             installers=self._world.installers or self._installers(mine),
             problem=self._world.problems.get(name),

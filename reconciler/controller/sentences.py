@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from reconciler.api import names
 from reconciler.api.meta import Node, condition
-from reconciler.api.node import POD_STAGES, NodeState, Report, Stage, WorkResult
+from reconciler.api.node import POD_STAGES, REST, NodeState, Report, Stage, WorkResult
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.controller.goals import at_work_elsewhere
 from reconciler.controller.world import report_of
@@ -323,6 +323,11 @@ def _users_gone(scene: Scene) -> Said:
     )
 
 
+def _resume(scene: Scene) -> Said:
+    rest = "" if scene.state is None or scene.stage in REST else "; its deadline stands still"
+    return Said("that a person lifts the stop of everything", scene.facts.stopped, f"nothing begins until then{rest}")
+
+
 def _controller(scene: Scene) -> Said:
     return Said("that a controller takes the next step", scene.wait.message, "the step, as soon as a controller leads")
 
@@ -348,5 +353,6 @@ SENTENCES: Mapping[Signal, Callable[[Scene], Said]] = {
     Signal.POD_GONE: _pod_gone,
     Signal.POD_AGAIN: _pod_again,
     Signal.USERS_GONE: _users_gone,
+    Signal.RESUME: _resume,
     Signal.CONTROLLER: _controller,
 }

@@ -13,7 +13,7 @@ from metrics.controller import ControllerFigures, ControllerMetrics
 from metrics.kube import QueueMetrics, WatchMetrics
 from reconciler.api import names
 from reconciler.api.clock import Clock
-from reconciler.api.meta import DaemonSet, Node, Pod
+from reconciler.api.meta import ConfigMap, DaemonSet, Node, Pod
 from reconciler.api.node import Problem
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.api.overview import Overview
@@ -22,6 +22,7 @@ from reconciler.controller.node import NodeReconciler
 from reconciler.controller.outlooks import survey
 from reconciler.controller.overview import overview
 from reconciler.controller.runtime import RuntimeReconciler
+from reconciler.controller.stopping import StopSwitch
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.times import SteadyClock
 from reconciler.controller.world import NODE_INDEX, World
@@ -31,7 +32,15 @@ from reconciler.kube.events import Recorder
 from reconciler.kube.informer import Informer
 from reconciler.kube.lease import Elector
 from reconciler.kube.queue import Priority, WorkQueue
-from reconciler.kube.resources import CONTROLLERREVISIONS, DAEMONSETS, NODERUNTIMES, NODES, PODS, RUNTIMECLASSES
+from reconciler.kube.resources import (
+    CONFIGMAPS,
+    CONTROLLERREVISIONS,
+    DAEMONSETS,
+    NODERUNTIMES,
+    NODES,
+    PODS,
+    RUNTIMECLASSES,
+)
 from reconciler.kube.workers import run_workers
 
 log = logging.getLogger(__name__)
@@ -91,6 +100,15 @@ class Controller:
             metrics=watched,
         )
         self._classes = Informer(client, RUNTIMECLASSES, clock=clock, rng=rng, metrics=watched)
+        self._stops = Informer(
+            client,
+            CONFIGMAPS,
+            namespace=namespace,
+            field_selector=f"metadata.name={names.STOP_NAME}",
+            clock=clock,
+            rng=rng,
+            metrics=watched,
+        )
         self._daemonsets = Informer(client, DAEMONSETS, clock=clock, rng=rng, metrics=watched)
         self.world = World(
             namespace=namespace,
@@ -112,12 +130,27 @@ class Controller:
         )
         # a process that was stopped for a while goes on where it was, before anything could be cancelled
         fenced = client.fenced(lambda: self._elector.is_leader)
+        self._switch = StopSwitch(client, self._stops.store, self.world, self._clock)
         self._node = NodeReconciler(
-            self.world, fenced, clock=self._clock, telemetry=telemetry, changed=self._runtime_changed, own_node=own_node
+            self.world,
+            fenced,
+            # a write that is tried again for seconds must not begin anything late
+            starter=client.fenced(lambda: self._elector.is_leader and not self.world.stopping.words),
+            confirm=self._switch.confirm,
+            clock=self._clock,
+            telemetry=telemetry,
+            changed=self._runtime_changed,
+            own_node=own_node,
         )
         self._telemetry = telemetry
         self._runtime = RuntimeReconciler(
-            self.world, fenced, clock=clock, rng=rng, telemetry=telemetry, wake=self._wake_node
+            self.world,
+            fenced,
+            confirm=self._switch.confirm,
+            clock=clock,
+            rng=rng,
+            telemetry=telemetry,
+            wake=self._wake_node,
         )
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
@@ -126,6 +159,7 @@ class Controller:
             informer.add_handler(self._on_owned)
         for watcher in self._informers:
             watcher.on_refused(self._on_refused)
+        self._stops.add_handler(self._on_stop)
         self._daemonsets.add_handler(self._on_daemonset)
         self._daemonsets.on_refused(self._on_daemonsets_refused)
 
@@ -156,6 +190,7 @@ class Controller:
             self._onlooker = None
             return overview(self.world, self._clock.now())
         onlooker = self._onlooker = self._onlooker or self.world.onlooker()
+        onlooker.stopping = self.world.stopping
         for count, _ in enumerate(survey(onlooker, self._clock.now())):
             if count % LOOKS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -173,7 +208,7 @@ class Controller:
 
     @property
     def _informers(self) -> tuple[Informer[Any], ...]:
-        return (self._nodes, self._pods, self._runtimes, self._revisions, self._classes)
+        return (self._nodes, self._pods, self._runtimes, self._revisions, self._classes, self._stops)
 
     async def _lead(self) -> None:
         await self._sync()
@@ -266,6 +301,10 @@ class Controller:
         for runtime in self.world.problems:  # a RuntimeClass of somebody else's may have been in the way
             self._runtime_changed(runtime)
 
+    def _on_stop(self, kind: str, old: ConfigMap | None, new: ConfigMap | None, initial: bool) -> None:
+        self._switch.note(initial=initial)
+        self._add_all(Priority.HIGH)
+
     async def _look_for_installers(self) -> None:
         await self._daemonsets.synced.wait()
         self._installers_known(None)
@@ -293,6 +332,7 @@ class Controller:
             self.world.blind[plural] = words
         else:
             self.world.blind.pop(plural, None)
+        self._switch.note(initial=False)
         self._every_runtime()
 
     def _runtime_changed(self, runtime: str) -> None:

@@ -17,6 +17,8 @@ from reconciler.controller.world import Outlook
 
 FOREIGN = "ForeignInstaller"
 """Condition type, and its reason while it holds."""
+STOPPED = "Stopped"
+"""Reason of condition Progressing, and of an Event: a person has stopped everything."""
 FAILED_MAX = 20
 """Nodes listed in `status.failed`; the whole number is in `status.nodes`."""
 
@@ -28,6 +30,7 @@ def build(
     revision: str,
     in_work: tuple[str, ...],
     halted: str,
+    stopped: str,
     selected: int,
     installers: Problem | list[tuple[str, str]],
     problem: Problem | None,
@@ -38,11 +41,12 @@ def build(
     """The status that should be; transition times are kept where a condition's status is as it was.
 
     `selected`: nodes that the runtime is for, looked at already or not. `refused`: by node, what the API server
-    has refused. `installers`: what other installers were found, or why nobody can tell.
+    has refused. `stopped`: who has stopped everything; empty when nobody has. `installers`: what other installers
+    were found, or why nobody can tell.
     """
     counted = {name: o for name, o in outlooks.items() if o.counted}
     summed = counts(counted.values())
-    view = _View(runtime, counted, summed, halted, selected, problem or _trouble(counted, refused))
+    view = _View(runtime, counted, summed, halted, stopped, selected, problem or _trouble(counted, refused))
     wanted = _conditions(view, problem)
     if (foreign := _foreign(installers, runtime)) is not None:
         wanted.append(msgspec.structs.replace(foreign, observed_generation=runtime.metadata.generation))
@@ -85,6 +89,7 @@ class _View:
     outlooks: Mapping[str, Outlook]
     counts: NodeCounts
     halted: str
+    stopped: str
     selected: int
     trouble: Problem | None
     """What is wrong with the whole, or with the first node that is in trouble."""
@@ -120,6 +125,9 @@ def _available(view: _View) -> Condition:
 def _progress(view: _View, problem: Problem | None) -> Condition:
     counts, waiting = view.counts, view.waiting
     text = "; ".join(waiting[:3])
+    if view.stopped:
+        ending = f"; {counts.updating} nodes end what has begun on them" if counts.updating else ""
+        return _condition("Progressing", False, STOPPED, f"{view.stopped}; `reconciler resume` lifts it{ending}")
     if view.deleting:
         return _condition(
             "Progressing",
@@ -185,7 +193,14 @@ def news(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> list[tu
             told.append(("Warning", new.reason, new.message))
         elif old is not None and new is None:
             told.append(("Normal", "Recovered", f"{old.reason} is over"))
-    return told
+    return told + _stop_news(condition(before, "Progressing"), condition(after, "Progressing"))
+
+
+def _stop_news(old: Condition | None, new: Condition | None) -> list[tuple[str, str, str]]:
+    was, now = (c is not None and c.reason == STOPPED for c in (old, new))
+    if new is not None and now and not was:
+        return [("Warning", STOPPED, new.message)]
+    return [("Normal", "Resumed", "nothing is stopped any more")] if was and not now else []
 
 
 def _bad(found: Condition | None) -> Condition | None:

@@ -12,13 +12,14 @@ from datetime import datetime
 import msgspec
 
 from reconciler.api import names
-from reconciler.api.meta import ControllerRevision, DaemonSet, Node, Pod, RuntimeClass, condition
+from reconciler.api.meta import ConfigMap, ControllerRevision, DaemonSet, Node, Pod, RuntimeClass, condition
 from reconciler.api.node import NodeState, Problem, Report, decode_report, decode_state
 from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_name
 from reconciler.api.overview import NodeRow
 from reconciler.controller.times import Sightings
 from reconciler.kube.store import Store
 from reconciler.phases.decision import Wait
+from reconciler.phases.facts import Stop
 from reconciler.phases.rollout import View
 
 NODE_INDEX = "node"
@@ -35,6 +36,17 @@ class Outlook:
     """Whether the node belongs to the NodeRuntime's total."""
 
 
+@dataclass(frozen=True)
+class Stopping:
+    """What is known of the switch that stops everything."""
+
+    words: str = ""
+    """Who has stopped everything, or why nobody can tell; empty while nothing is stopped."""
+    found: ConfigMap | None = None
+    spans: tuple[Stop, ...] = ()
+    """When everything was stopped, the oldest first; the last one may last."""
+
+
 @dataclass
 class World:
     """Stores of the informers, and short-lived memory beside them."""
@@ -49,6 +61,7 @@ class World:
     installers: Problem | None = Problem("NotLooked")
     """Why DaemonSets of other installers cannot be told of; None once they can."""
     leading_since: datetime | None = None
+    stopping: Stopping = Stopping()
     outlooks: dict[str, dict[str, Outlook]] = field(default_factory=dict)
     """By runtime, then by node."""
     rows: dict[str, dict[str, NodeRow]] = field(default_factory=dict)

@@ -165,7 +165,7 @@ class Client:
         encoded = None if body is None else msgspec.json.encode(body)
         for attempt in range(TRIES):
             if method != "GET" and not self._may_write():
-                raise TransportError(f"{method} {path}: not sent, we do not lead any more")
+                raise TransportError(f"{method} {path}: not sent: we may not write any more")
             error: ApiError | TransportError
             try:
                 response = await self._once(method, path, query, encoded, content_type, timeout)

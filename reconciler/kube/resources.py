@@ -63,6 +63,7 @@ class Resource(Generic[T]):
 
 NODES: Resource[meta.Node] = Resource("", "v1", "nodes", False, "Node", meta.Node)
 PODS: Resource[meta.Pod] = Resource("", "v1", "pods", True, "Pod", meta.Pod)
+CONFIGMAPS: Resource[meta.ConfigMap] = Resource("", "v1", "configmaps", True, "ConfigMap", meta.ConfigMap)
 NODERUNTIMES: Resource[NodeRuntime] = Resource(
     names.GROUP, names.VERSION, names.PLURAL, False, names.KIND, NodeRuntime, salvage
 )

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from reconciler.api.node import AGENT_STAGES, POD_STAGES, NodeState, Problem, Stage, WorkResult, cut
+from reconciler.phases import stop
 from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts
 
@@ -40,7 +41,7 @@ LEADER_GRACE = 15.0
 """Seconds after a change of leader in which no deadline passes."""
 AGENT_GRACE = 60.0
 """Seconds that a node may be without an agent before it is told of: one that joins has to pull its image first."""
-PASSING = frozenset({"Busy", "ContainerdNotServing", "HandlerInUse", "PodStillRunning", "RevisionMissing"})
+PASSING = frozenset({"Busy", "ContainerdNotServing", "HandlerInUse", "PodStillRunning", "RevisionMissing", "Stopped"})
 """Why an agent waits, of those reasons that go by themselves; of all others a person is told."""
 BROKEN_STARTS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "ImagePullFailed", "RunContainerError", "StartError"}
@@ -50,6 +51,11 @@ BROKEN_STARTS = frozenset(
 
 def decide(facts: Facts, now: datetime) -> Decision:
     """The next step of this runtime on this node."""
+    decision = _next(facts, now)
+    return stop.held(facts, decision) if facts.stopped else decision
+
+
+def _next(facts: Facts, now: datetime) -> Decision:
     state = facts.state
     if state is None or state.stage is Stage.ABSENT:
         return _at_absent(facts, now)
@@ -87,12 +93,15 @@ def effective_goal(facts: Facts) -> Goal:
 
 
 def deadline(facts: Facts, state: NodeState) -> datetime | None:
-    """When this stage becomes stuck. It stands still while the node is NotReady, and after a change of leader."""
+    """When this stage becomes stuck. It stands still while the node is NotReady, while everything is stopped (None
+    then), and after a change of leader."""
     seconds = _timeout(facts, state)
     if seconds is None:
         return None
     begin = max(state.since, facts.node_ready_since or state.since)
-    limit = begin + timedelta(seconds=seconds)
+    limit = stop.still(begin + timedelta(seconds=seconds), begin, facts.stops)
+    if limit is None:
+        return None
     if facts.leading_since is not None:
         limit = max(limit, facts.leading_since + timedelta(seconds=LEADER_GRACE))
     return limit

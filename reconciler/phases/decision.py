@@ -48,6 +48,8 @@ class Signal(enum.StrEnum):
     """Time until a refused phase pod is made anew."""
     USERS_GONE = "users-gone"
     """That no running pod uses its handlers."""
+    RESUME = "resume"
+    """That a person lifts the stop of everything."""
     CONTROLLER = "controller"
     """That a controller takes the next step. Never of `decide`: of those who only look."""
 

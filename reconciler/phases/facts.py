@@ -51,6 +51,14 @@ class Outcome(enum.Enum):
     """OutOfcpu, NodeAffinity, Evicted …: refused or removed before its container ran."""
 
 
+@dataclass(frozen=True)
+class Stop:
+    """A time in which everything was stopped; `end` is None while it lasts."""
+
+    begin: datetime
+    end: datetime | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class PodFacts:
     """One phase pod of this runtime on this node."""
@@ -117,3 +125,7 @@ class Facts:
     bake: float = 0.0
     """Seconds that a node must have stayed healthy before it counts."""
     leading_since: datetime | None = None
+    stopped: str = ""
+    """Who has stopped everything, or why nobody can tell whether that is so; empty when nothing is stopped."""
+    stops: tuple[Stop, ...] = ()
+    """When everything was stopped, as far as is known; oldest first, one after the other."""

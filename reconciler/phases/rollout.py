@@ -37,7 +37,7 @@ class Admission:
 
     in_work: tuple[str, ...]
     halted: str = ""
-    """Reason in CamelCase: ErrorBudgetExceeded, Paused, CanaryPaused, Canary; empty when nothing does."""
+    """Reason in CamelCase: Stopped, ErrorBudgetExceeded, Paused, CanaryPaused, Canary; empty when nothing does."""
 
 
 def count_of(value: IntOrPercent, total: int, *, at_least: int) -> int:
@@ -57,7 +57,9 @@ def spent(views: Iterable[View]) -> int:
     return sum(1 for v in views if v.failed or v.stuck or (not v.at_rest and not v.node_ready))
 
 
-def admit(views: Iterable[View], in_work: Iterable[str], rollout: Rollout, *, paused: bool) -> Admission:
+def admit(
+    views: Iterable[View], in_work: Iterable[str], rollout: Rollout, *, paused: bool, stopped: bool = False
+) -> Admission:
     """Give back the slots of nodes that rest, are stuck or NotReady; hand free ones to those whose turn it is."""
     nodes = {view.node: view for view in views}
     kept = [name for name in dict.fromkeys(in_work) if name in nodes and _keeps(nodes[name])]
@@ -68,6 +70,8 @@ def admit(views: Iterable[View], in_work: Iterable[str], rollout: Rollout, *, pa
     limit = count_of(rollout.max_unavailable, len(nodes), at_least=1)
     over_budget = spent(nodes.values()) > budget(rollout, len(nodes))
     canaries = _canaries_left(nodes.values(), kept, rollout)
+    if stopped:
+        return Admission(tuple(kept), "Stopped")
     halted = ""
     for view in waiting:
         starts = view.at_rest

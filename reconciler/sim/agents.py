@@ -8,16 +8,23 @@ from contextlib import asynccontextmanager
 from metrics.agent import Metrics
 from reconciler.agent import Agent, Deps, SocketWatch
 from reconciler.hostconfig import HostConfig
+from reconciler.hostconfig.writing import Trace, nothing
 from reconciler.kube.client import Client
 from reconciler.sim.node import SimNode
 from reconciler.sim.runtime import VERSION
 
 
-def real_agent(node: SimNode, client: Client) -> Agent:
-    """The agent of `node`, for its present life."""
+def real_agent(node: SimNode, client: Client, *, trace: Trace = nothing) -> Agent:
+    """The agent of `node`, for its present life. `trace` sees every step of its changes, on another thread."""
     cri, systemd = node.cri(), node.systemd()
     host = HostConfig(
-        node.root, version=VERSION, systemd=systemd, cri=cri, clock=node.clock, boot_id=lambda: node.boot_id
+        node.root,
+        version=VERSION,
+        systemd=systemd,
+        cri=cri,
+        clock=node.clock,
+        boot_id=lambda: node.boot_id,
+        trace=trace,
     )
     return Agent(
         Deps(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api import crd, names
-from reconciler.sim.failures import invalid
+from reconciler.sim.failures import bad_request, invalid
 
 Object = dict[str, Any]
 """A Kubernetes object as plain JSON values; one that is stored is never changed in place."""
@@ -68,6 +68,13 @@ def _valid_pod(obj: Object) -> None:
                 raise invalid(f'Pod "{name}" is invalid: {path}.volumeMounts[{number}].name: {why}')
 
 
+def _valid_config_map(obj: Object) -> None:
+    """The decoder's rule: `data` is a map of strings."""
+    for key, value in (obj.get("data") or {}).items():
+        if not isinstance(value, str):
+            raise bad_request(f'ConfigMap in version "v1" cannot be handled: data.{key}: expected a string')
+
+
 KINDS = (
     Kind("", "v1", "namespaces", "Namespace", namespaced=False),
     Kind("", "v1", "nodes", "Node", namespaced=False, status=True, status_metadata=True),
@@ -84,7 +91,7 @@ KINDS = (
         immutable=("spec",),
         validate=_valid_pod,
     ),
-    Kind("", "v1", "configmaps", "ConfigMap", namespaced=True),
+    Kind("", "v1", "configmaps", "ConfigMap", namespaced=True, validate=_valid_config_map),
     Kind("", "v1", "events", "Event", namespaced=True),
     Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
     Kind("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, status=True, generation=True),

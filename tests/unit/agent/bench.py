@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from reconciler.agent.probe import Probe
 from reconciler.api import names
 from reconciler.api.meta import (
     Condition,
+    ConfigMap,
     ContainerState,
     ContainerStatus,
     Node,
@@ -215,13 +217,31 @@ class Api:
     revisions: dict[str, Any] = field(default_factory=dict)
     patches: list[Any] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    stopped: ConfigMap | Exception | None = None
+    """What asking for the stop comes to; None: it is not there."""
+    before_answer: Callable[[], Awaitable[None]] | None = None
+    """Awaited while the stop is asked for."""
+    asked: list[float] = field(default_factory=list)
+    """Loop times at which the stop was asked for."""
 
     async def get(self, resource: Any, name: str, namespace: str = "") -> Any:
         if resource.plural == "nodes":
             return self.node
+        if resource.plural == "configmaps":
+            return await self._stop(name)
         if name not in self.revisions:
             raise NotFound(404, "NotFound", name)
         return self.revisions[name]
+
+    async def _stop(self, name: str) -> ConfigMap:
+        self.asked.append(asyncio.get_running_loop().time())
+        if self.before_answer is not None:
+            await self.before_answer()
+        if isinstance(self.stopped, Exception):
+            raise self.stopped
+        if self.stopped is None:
+            raise NotFound(404, "NotFound", name)
+        return self.stopped
 
     async def patch(self, resource: Any, name: str, patch: Any, namespace: str = "", **_: Any) -> Node:
         self.patches.append(patch)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import msgspec
+import pytest
 
 from reconciler.agent.work import Worker
 from reconciler.api import names
-from reconciler.api.meta import ControllerRevision
+from reconciler.api.meta import ConfigMap, ControllerRevision
 from reconciler.api.node import NodeState, Problem, Report, Stage, WorkReport, WorkResult, encode
 from reconciler.api.noderuntime import Handler, RevisionData, WrittenBy
 from reconciler.hostconfig import Code, Outcome, Verdict
+from reconciler.kube.errors import Forbidden, ServerError, TransportError
 from reconciler.sim import clock
 from tests.unit.agent.bench import OUTAGE, Bench
 
@@ -238,3 +241,88 @@ def test_a_stopping_agent_begins_nothing(bench: Bench) -> None:
             await task
 
     clock.run(body())
+
+
+STOP = ConfigMap(data={names.STOP_BY: "ann", names.STOP_REASON: "look"})
+
+
+@pytest.mark.parametrize("stage", [Stage.CONFIGURE, Stage.UNCONFIGURE])
+def test_nothing_is_written_while_everything_is_stopped_and_that_is_asked_again_within_10_s(
+    bench: Bench, stage: Stage
+) -> None:
+    bench.api.stopped = STOP
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(120)
+        waits = answer(stage, WorkResult.WAITING, "Stopped", "everything is stopped by ann: look")
+        assert (bench.host.changes, worker.answers) == ([], {"kata": waits})
+        gaps = [later - earlier for earlier, later in pairwise(bench.api.asked)]
+        assert all(5 <= gap <= 10 for gap in gaps)
+        assert len({round(gap, 3) for gap in gaps}) > 5  # with jitter
+        bench.api.stopped = None
+        await asyncio.sleep(10)
+        assert len(bench.host.changes) == 1
+        assert worker.answers == {"kata": answer(stage, WorkResult.DONE)}
+
+    play(bench, state(stage), main)
+
+
+@pytest.mark.parametrize("stage", [Stage.CONFIGURE, Stage.UNCONFIGURE])
+def test_a_stop_that_comes_after_the_plan_was_made_is_seen_right_before_the_first_write(
+    bench: Bench, stage: Stage
+) -> None:
+    async def stop_now() -> None:
+        if len(bench.api.asked) == 2:
+            bench.api.stopped = STOP
+
+    bench.api.before_answer = stop_now
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(60)
+        assert bench.host.changes == []
+        assert worker.answers["kata"].reason == "Stopped"
+
+    play(bench, state(stage), main)
+
+
+@pytest.mark.parametrize(
+    "error", [Forbidden(403, "Forbidden", "no right"), TransportError("no route"), ServerError(500, "", "broken")]
+)
+def test_nothing_is_written_while_nobody_can_be_asked_whether_everything_is_stopped(
+    bench: Bench, error: Exception
+) -> None:
+    bench.api.stopped = error
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(30)
+        assert bench.host.changes == []
+        told = worker.answers["kata"]
+        assert (told.result, told.reason) == (WorkResult.WAITING, "StopUnknown")
+        assert told.message == f"it cannot be asked whether everything is stopped: {error}"
+
+    play(bench, state(), main)
+
+
+def test_an_answer_that_took_too_long_lets_nothing_begin(bench: Bench) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(1.5)
+
+    bench.api.before_answer = slow
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(60)
+        assert bench.host.changes == []
+        bench.api.before_answer = None
+        await asyncio.sleep(15)
+        assert bench.host.changes == [("apply", "kata")]
+
+    play(bench, state(), main)
+
+
+def test_without_anything_to_write_an_install_is_sealed_although_everything_is_stopped(bench: Bench) -> None:
+    bench.api.stopped = STOP
+
+    async def main(worker: Worker) -> None:
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
+
+    play(bench, state(), main, data=RevisionData())

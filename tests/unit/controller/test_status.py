@@ -36,6 +36,7 @@ def conditions(**given: Any) -> dict[str, tuple[str, str, str]]:
         "revision": "r",
         "in_work": (),
         "halted": "",
+        "stopped": "",
         "selected": len(outlooks),
         "installers": [],
         "problem": None,
@@ -87,6 +88,14 @@ def test_other_installers_are_as_they_were_until_somebody_has_looked() -> None:
     assert conditions(runtime=runtime)["ForeignInstaller"] == ("False", "NoneFound", "")
 
 
+def test_a_stop_comes_before_everything_else_and_says_how_it_ends() -> None:
+    words = "everything is stopped by ann"
+    resting = conditions(outlooks=[outlook("a", at_rest=True)], stopped=words, problem=Problem("InvalidSpec", "bad"))
+    assert resting["Progressing"] == ("False", "Stopped", f"{words}; `reconciler resume` lifts it")
+    going = conditions(outlooks=[outlook("a")], stopped=words)["Progressing"]
+    assert going[2] == f"{words}; `reconciler resume` lifts it; 1 nodes end what has begun on them"
+
+
 def told(kind: str, status: str, reason: str, message: str = "m") -> tuple[Condition, ...]:
     return (Condition(type=kind, status=status, reason=reason, message=message),)
 
@@ -105,6 +114,17 @@ def told(kind: str, status: str, reason: str, message: str = "m") -> tuple[Condi
         ((), told("Degraded", "False", "AsExpected"), []),
         ((), told("Progressing", "False", "NoNodeSelected"), [("Warning", "NoNodeSelected", "m")]),
         ((), told("Progressing", "False", "Paused"), []),
+        (
+            told("Progressing", "True", "RollingOut"),
+            told("Progressing", "False", "Stopped"),
+            [("Warning", "Stopped", "m")],
+        ),
+        (told("Progressing", "False", "Stopped"), told("Progressing", "False", "Stopped", "other words"), []),
+        (
+            told("Progressing", "False", "Stopped"),
+            told("Progressing", "True", "RollingOut"),
+            [("Normal", "Resumed", "nothing is stopped any more")],
+        ),
         ((), told("ForeignInstaller", "True", "ForeignInstaller"), [("Warning", "ForeignInstaller", "m")]),
     ],
 )

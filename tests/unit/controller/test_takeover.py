@@ -10,6 +10,7 @@ from reconciler.api import names
 from reconciler.api.clock import SystemClock
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.controller.runtime import RuntimeReconciler
+from reconciler.controller.stopping import StopSwitch
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import NODE_INDEX, Outlook, World
 from reconciler.kube.client import Client
@@ -59,8 +60,15 @@ async def test_slots_stay_as_they_are_until_every_node_was_seen(
     world.outlooks["kata"] = {o.view.node: o for o in outlooks}
 
     telemetry = Telemetry(Recorder(client, "test", SystemClock()), ControllerMetrics(), world.runtime)
+    switch = StopSwitch(client, Store(), world, SystemClock())
     it = RuntimeReconciler(
-        world, client, clock=SystemClock(), rng=random.Random(3), telemetry=telemetry, wake=lambda node: None
+        world,
+        client,
+        confirm=switch.confirm,
+        clock=SystemClock(),
+        rng=random.Random(3),
+        telemetry=telemetry,
+        wake=lambda node: None,
     )
     await it.reconcile("kata")
 

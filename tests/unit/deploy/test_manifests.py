@@ -69,6 +69,18 @@ def test_nobody_has_wildcards_or_secrets() -> None:
             assert "secrets" not in rule["resources"]
 
 
+def test_both_may_see_the_stop_and_no_other_config_map() -> None:
+    found = {
+        role: [rule for rule in _rules("Role", role) if "configmaps" in rule["resources"]]
+        for role in ("controller", "agent")
+    }
+    one = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [names.STOP_NAME]}
+    assert found == {
+        "controller": [{**one, "verbs": ["get", "list", "watch"]}],
+        "agent": [{**one, "verbs": ["get"]}],
+    }
+
+
 def test_the_agent_mounts_the_host_once_and_sees_later_mounts() -> None:
     (agent,) = _documents("agent.yaml")
     pod = agent["spec"]["template"]["spec"]

@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.clock import SystemClock
 from reconciler.kube.client import Client
 from reconciler.kube.errors import ApiError, Forbidden, Invalid, NotFound
-from reconciler.kube.resources import NODERUNTIMES, NODES, PODS
+from reconciler.kube.resources import CONFIGMAPS, NODERUNTIMES, NODES, PODS
 from reconciler.kube.transport import Response
 from reconciler.sim import kinds
 from reconciler.sim.memory import MemoryTransport
@@ -112,3 +112,9 @@ async def test_lists_and_watches_are_rights_of_their_own(server: ApiServer) -> N
         assert stream.status == 403
     listed: Response = await transport.request("GET", PATH)
     assert listed.status == 200
+
+
+async def test_data_of_a_config_map_are_strings(server: ApiServer) -> None:
+    with pytest.raises(ApiError) as refused:
+        await client(server).create(CONFIGMAPS, {"metadata": {"name": "a"}, "data": {"n": 1}}, "ns")
+    assert (refused.value.status, (await client(server).list(CONFIGMAPS, "ns"))[0]) == (400, [])

@@ -1,0 +1,301 @@
+"""`stop` is one write, after which nothing new begins within 1 s on any process, at whatever step it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from reconciler.agent import Agent
+from reconciler.api import names
+from reconciler.api.node import NodeState, decode_state
+from reconciler.kube.client import Client
+from reconciler.kube.resources import CONFIGMAPS
+from reconciler.phases.stop import WORK
+from reconciler.sim import kinds
+from reconciler.sim.agents import real_agent
+from reconciler.sim.loops import BINARY, RUNTIME, manifest, phase
+from reconciler.sim.node import SimNode
+from reconciler.sim.requests import Request
+from reconciler.sim.server import Trouble
+
+Drive = Callable[..., None]
+STATE = names.state_annotation(RUNTIME)
+MAPS = CONFIGMAPS.path(names.NAMESPACE)
+SOON = 1.0
+"""Seconds after the write in which the last thing may begin."""
+LONG = 60.0
+"""Seconds for which everything stays stopped: longer than any payload, and than any pause between two tries."""
+
+
+def full(**options: Any) -> dict[str, Any]:
+    """Every phase has a payload that ends by itself."""
+    phases = {
+        "preInstall": phase("seconds=1"),
+        "install": phase("seconds=1", f"drop={BINARY}"),
+        "uninstall": phase("seconds=1", f"take={BINARY}"),
+        "postUninstall": phase("seconds=1"),
+    }
+    return manifest(**{"unavailable": "100%", "bake": 3, **phases, **options})
+
+
+class Switch:
+    """Stops everything at the first request that `chosen` picks, right before it or right after it is done.
+
+    It keeps what begins, and when: whatever the product asks of the API server by which somebody is put to work, and
+    first writes of agents.
+    """
+
+    def __init__(self, s: Any, begun: list[tuple[float, str]], chosen: Callable[[Any, Request], bool]) -> None:
+        self.begun = begun
+        self.stopped_at = float("inf")
+        self._s, self._chosen, self._after = s, chosen, False
+        s.cluster.server.knobs.trouble = self._look
+
+    def arm(self, *, after: bool) -> None:
+        self._after = after
+        self._armed = True
+
+    _armed = False
+
+    @property
+    def late(self) -> list[str]:
+        """What began more than a second after the stop."""
+        return [what for when, what in self.begun if when > self.stopped_at + SOON]
+
+    def stop(self) -> None:
+        """The one write."""
+        self._armed = False
+        self.stopped_at = self._s.now
+        body = {"metadata": {"name": names.STOP_NAME}, "data": {names.STOP_BY: "a person"}}
+        self._s.cluster.server.answer(Request("POST", MAPS, body=json.dumps(body).encode(), user="admin"))
+
+    async def resume(self) -> None:
+        self.stopped_at = float("inf")
+        await self._s.cluster.admin.delete(CONFIGMAPS, names.STOP_NAME, names.NAMESPACE)
+
+    def _look(self, request: Request) -> Trouble | None:
+        if (what := begins(self._s, request)) and request.user.startswith("controller"):
+            self.begun.append((self._s.now, what))
+        if self._armed and self._chosen(self._s, request):
+            if self._after:
+                self._armed = False
+                asyncio.get_running_loop().call_soon(self.stop)
+            else:
+                self.stop()
+        return None
+
+
+def begins(s: Any, request: Request) -> str:
+    """What is begun by a request; empty when nothing is."""
+    body = json.loads(request.body) if request.body else {}
+    if request.query.get("dryRun") or request.method == "GET":
+        return ""
+    if request.method == "POST" and request.path.endswith("/pods"):
+        return f"pod {body['metadata']['name']}"
+    if request.method == "DELETE" and "/pods/" in request.path and body.get("gracePeriodSeconds", 1):
+        return f"kill {request.path}"
+    if request.path.endswith(f"/{RUNTIME}/status"):
+        more = set(body["status"].get("inWork", ())) - set(s.status().get("inWork", ()))
+        return f"slots of {sorted(more)}" if more else ""
+    state = written_state(request)
+    if isinstance(state, NodeState) and state.stage in WORK:
+        node = request.path.split("/")[-1]
+        old = s.state(node)
+        if old is None or (old.stage, old.target, old.attempt) != (state.stage, state.target, state.attempt):
+            return f"{node} enters {state.stage}"
+    return ""
+
+
+def written_state(request: Request) -> NodeState | str | None:
+    """The state that a request writes on a node: None for "absent", "" when it writes none."""
+    if request.method != "PATCH" or "/nodes/" not in request.path:
+        return ""
+    annotations = json.loads(request.body or b"{}").get("metadata", {}).get("annotations", {})
+    if STATE not in annotations:
+        return ""
+    return None if annotations[STATE] is None else decode_state(annotations[STATE])
+
+
+# --- at which request everything is stopped ---
+
+
+def enters(stage: str) -> Callable[[Any, Request], bool]:
+    def chosen(s: Any, request: Request) -> bool:
+        state = written_state(request)
+        return state is None if stage == "absent" else isinstance(state, NodeState) and state.stage == stage
+
+    return chosen
+
+
+def makes(stage: str) -> Callable[[Any, Request], bool]:
+    def chosen(s: Any, request: Request) -> bool:
+        if request.method != "POST" or not request.path.endswith("/pods") or request.query.get("dryRun"):
+            return False
+        return bool(json.loads(request.body or b"{}")["metadata"]["labels"].get(names.PHASE_LABEL) == stage)
+
+    return chosen
+
+
+def removes_a_pod(s: Any, request: Request) -> bool:
+    return request.method == "DELETE" and "/pods/" in request.path and request.user.startswith("controller")
+
+
+def slot(s: Any, request: Request) -> bool:
+    return begins(s, request).startswith("slots")
+
+
+def asks(stage: str, number: int) -> Callable[[Any, Request], bool]:
+    """The agent asks for the stop: first before it plans, then right before its first write."""
+    seen: dict[str, int] = {}
+
+    def chosen(s: Any, request: Request) -> bool:
+        if not request.user.startswith("agent") or not request.path.startswith(MAPS) or not s.stage_somewhere(stage):
+            return False
+        seen[request.user] = seen.get(request.user, 0) + 1
+        return seen[request.user] == number
+
+    return chosen
+
+
+def reports(stage: str) -> Callable[[Any, Request], bool]:
+    def chosen(s: Any, request: Request) -> bool:
+        agent = request.user.startswith("agent") and request.method == "PATCH"
+        return agent and f'\\"stage\\":\\"{stage}\\"' in (request.body or b"").decode()
+
+    return chosen
+
+
+INSTALL = [
+    pytest.param(lambda s, r: r.path.endswith("/controllerrevisions") and r.method == "POST", id="revision"),
+    pytest.param(slot, id="slot"),
+    pytest.param(enters("pre-install"), id="enters-pre-install"),
+    pytest.param(makes("pre-install"), id="pre-install-pod"),
+    pytest.param(enters("install"), id="enters-install"),
+    pytest.param(removes_a_pod, id="pod-removed"),
+    pytest.param(makes("install"), id="install-pod"),
+    pytest.param(enters("configure"), id="enters-configure"),
+    pytest.param(asks("configure", 1), id="agent-plans"),
+    pytest.param(asks("configure", 2), id="agent-writes"),
+    pytest.param(reports("configure"), id="agent-reports"),
+    pytest.param(enters("verify"), id="enters-verify"),
+    pytest.param(enters("ready"), id="enters-ready"),
+]
+REMOVAL = [
+    pytest.param(slot, id="slot"),
+    pytest.param(enters("unconfigure"), id="enters-unconfigure"),
+    pytest.param(asks("unconfigure", 1), id="agent-plans"),
+    pytest.param(asks("unconfigure", 2), id="agent-writes"),
+    pytest.param(reports("unconfigure"), id="agent-reports"),
+    pytest.param(enters("uninstall"), id="enters-uninstall"),
+    pytest.param(makes("uninstall"), id="uninstall-pod"),
+    pytest.param(enters("post-uninstall"), id="enters-post-uninstall"),
+    pytest.param(makes("post-uninstall"), id="post-uninstall-pod"),
+    pytest.param(enters("absent"), id="enters-absent"),
+]
+SIDES = pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+
+
+@contextmanager
+def watched(drive: Drive) -> Iterator[tuple[Drive, list[tuple[float, str]]]]:
+    """`drive` with agents whose first writes go into the list."""
+    begun: list[tuple[float, str]] = []
+
+    def agent(node: SimNode, client: Client) -> Agent:
+        loop = asyncio.get_running_loop()
+
+        def trace(step: str) -> None:
+            if step == "keep":  # the bytes of a change are laid down before anything else is
+                begun.append((loop.time(), f"change of {node.name}"))
+
+        return real_agent(node, client, trace=trace)
+
+    yield partial(drive, agent=agent), begun
+
+
+def pending(s: Any) -> list[str]:
+    """Nodes whose host holds a change that is neither proven nor undone."""
+    journals = ((name, node.root / "var/lib/runtime-reconciler/journal.json") for name, node in s.cluster.nodes.items())
+    return [name for name, path in journals if path.exists() and json.loads(path.read_bytes()).get("pending")]
+
+
+def running(s: Any) -> list[str]:
+    """Phase pods that have not ended."""
+    return [
+        name
+        for (_, name), record in s.cluster.server.store.all(kinds.PODS)
+        if names.PHASE_LABEL in (record.object["metadata"].get("labels") or {})
+        and (record.object.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+
+
+async def stays_stopped(s: Any, switch: Switch) -> None:
+    await s.until(lambda: switch.stopped_at < s.now)
+    await s.says("Progressing", "False", "Stopped")
+    await asyncio.sleep(LONG)
+    settled, writes = s.stages(), len(s.touches())
+    assert (pending(s), running(s)) == ([], [])
+    await asyncio.sleep(LONG)
+    assert (s.stages(), len(s.touches())) == (settled, writes)
+    assert switch.late == []
+    assert s.status().get("nodes", {}).get("stuck", 0) == 0
+
+
+async def ends_well(s: Any) -> None:
+    """As if nothing had been stopped: every payload ran once, and containerd was restarted once for each change."""
+    if s.runtime() is not None and "deletionTimestamp" not in s.runtime()["metadata"]:
+        await s.ready()
+        await s.delete()
+    await s.gone()
+    assert s.pods_made() == 4 * len(s.cluster.nodes)
+    assert s.restarts("agent") == 2 * len(s.cluster.nodes)
+
+
+@SIDES
+@pytest.mark.parametrize("chosen", INSTALL)
+def test_an_install_stopped_here_begins_nothing_more_and_goes_on_after_resume(
+    drive: Drive, chosen: Callable[[Any, Request], bool], after: bool
+) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, chosen)
+            await s.until(lambda: s.cluster.leader is not None)
+            switch.arm(after=after)
+            await s.create(full())
+            await stays_stopped(s, switch)
+            await switch.resume()
+            await s.until(lambda: bool(s.events("Resumed")))
+            await ends_well(s)
+
+        drive_watched(main)
+
+
+@SIDES
+@pytest.mark.parametrize("chosen", REMOVAL)
+def test_a_removal_stopped_here_begins_nothing_more_and_goes_on_after_resume(
+    drive: Drive, chosen: Callable[[Any, Request], bool], after: bool
+) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, chosen)
+            await s.create(full())
+            await s.ready()
+            switch.arm(after=after)
+            await s.delete()
+            if chosen in (REMOVAL[-1].values[0],):
+                await s.until(lambda: switch.stopped_at < s.now)
+                await asyncio.sleep(LONG)
+                assert switch.late == []
+            else:
+                await stays_stopped(s, switch)
+            await switch.resume()
+            await ends_well(s)
+
+        drive_watched(main)
