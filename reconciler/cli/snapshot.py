@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from reconciler.api import names
 from reconciler.api.clock import SystemClock
-from reconciler.api.meta import Node
+from reconciler.api.meta import ConfigMap, Node
 from reconciler.api.overview import Overview
 from reconciler.cli.connection import Refused
 from reconciler.controller.outlooks import survey
 from reconciler.controller.overview import overview
+from reconciler.controller.stopping import seen
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.kube.client import Client
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.informer import Informer
-from reconciler.kube.resources import CONTROLLERREVISIONS, LEASES, NODERUNTIMES, NODES, PODS, Resource
+from reconciler.kube.resources import CONFIGMAPS, CONTROLLERREVISIONS, LEASES, NODERUNTIMES, NODES, PODS, Resource
 from reconciler.kube.store import HasMeta, Store
 
 T = TypeVar("T", bound=HasMeta)
@@ -37,6 +38,7 @@ async def listed(client: Client, namespace: str) -> World:
         _fill(client, world.nodes, NODES),
         _fill(client, world.pods, PODS, namespace, OUR_PODS),
         _fill(client, world.revisions, CONTROLLERREVISIONS, namespace, names.RUNTIME_LABEL),
+        _look_for_stop(client, world),
     )
     return world
 
@@ -58,9 +60,14 @@ async def watched(client: Client, namespace: str) -> AsyncIterator[tuple[World, 
         Informer(client, CONTROLLERREVISIONS, namespace=namespace, label_selector=names.RUNTIME_LABEL, **options),
     ]
     world.runtimes, world.nodes, world.pods, world.revisions = (informer.store for informer in informers)
-    for informer in informers:
+    stops = Informer(
+        client, CONFIGMAPS, namespace=namespace, field_selector=f"metadata.name={names.STOP_NAME}", **options
+    )
+    stops.add_handler(lambda kind, old, new, initial: _note(world, new))
+    for informer in (*informers, stops):
         informer.add_handler(lambda kind, old, new, initial: changed.set())
-    running = [asyncio.ensure_future(informer.run()) for informer in informers]
+    # who may not see the stop sees all else: nothing waits for its first list
+    running = [asyncio.ensure_future(informer.run()) for informer in (*informers, stops)]
     try:
         await _synced(informers)
         yield world, changed
@@ -109,6 +116,17 @@ def _world(namespace: str) -> World:
     return World(
         namespace=namespace, nodes=Store(), pods=Store(INDEXERS), runtimes=Store(), revisions=Store(), classes=Store()
     )
+
+
+async def _look_for_stop(client: Client, world: World) -> None:
+    """Raises TransportError. Who may not see it sees all else."""
+    with suppress(ApiError):
+        stop = await client.get(CONFIGMAPS, names.STOP_NAME, world.namespace)
+        _note(world, stop)
+
+
+def _note(world: World, stop: ConfigMap | None) -> None:
+    world.stopping = seen(stop, SystemClock().now())
 
 
 async def _fill(

@@ -90,9 +90,8 @@ class RuntimeReconciler:
             raise
 
     async def _living(self, runtime: NodeRuntime) -> Result:
-        if (
-            self._world.stopping.words
-        ):  # nothing is prepared either: a RuntimeClass of a new revision replaces the old one
+        if self._world.stopping.words:
+            # nothing is prepared either: the RuntimeClass of a new revision would replace the old one
             return await self._roll(runtime, runtime.status.revision)
         problem = problems.found(self._world, runtime)
         if isinstance(runtime, UnreadableNodeRuntime):

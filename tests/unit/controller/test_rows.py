@@ -22,7 +22,7 @@ from reconciler.hostconfig import Code
 from reconciler.kube.store import Store
 from reconciler.phases.decide import BROKEN_STARTS, PASSING, decide
 from reconciler.phases.decision import Signal, Wait
-from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts
+from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts, Stop
 from reconciler.phases.rollout import View
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -316,6 +316,16 @@ CASES: dict[Signal, tuple[dict[str, Any], tuple[str, str, str, str, str]]] = {
             "2 running pods use its handlers, e.g. default/web; end them, or set uninstall.whenInUse: Force",
             "looked at again every 5 s; then it is uninstalled",
             "end the pods that use the handler, or set uninstall.whenInUse: Force",
+        ),
+    ),
+    Signal.RESUME: (
+        {"state": state(Stage.INSTALL), "stopped": "everything is stopped by ann", "stops": (Stop(T0),)},
+        (
+            "waiting",
+            "that a person lifts the stop of everything",
+            "everything is stopped by ann",
+            "nothing begins until then; its deadline stands still",
+            "`kubectl reconciler resume`, when what it was stopped for is over",
         ),
     ),
 }
