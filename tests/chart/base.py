@@ -9,20 +9,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster import binaries, paths
-from tests.cluster.command import run
+from tests.cluster import paths
+from tests.cluster.release import CHART, helm
 
-CHART = paths.PROJECT / "deploy" / "chart"
 BASE = paths.PROJECT / "deploy" / "base"
 _SOURCE = "---\n# Source: runtime-reconciler/templates/"
 _HEADER = "# Made from deploy/chart by `make docs`; change it there.\n"
-
-
-def helm(*argv: str, config: Path | None = None, timeout: float = 60) -> str:
-    """Output of helm. Raises CommandFailed with what it said."""
-    binaries.helm()
-    words = [paths.HELM_BINARY, *argv]
-    return run(words, env={"KUBECONFIG": str(config or "/dev/null")}, timeout=timeout)
 
 
 def template(*argv: str, chart: Path = CHART) -> str:

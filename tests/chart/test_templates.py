@@ -13,6 +13,7 @@ from reconciler.hostconfig.distribution import KINDS, SOCKETS
 from tests.chart import base
 from tests.chart.apiserver import ApiServer
 from tests.cluster.command import CommandFailed
+from tests.cluster.release import CHART, helm
 
 VALUES = sorted((Path(__file__).parent / "values").glob("*.yaml"), key=lambda path: path.stem)
 DEFAULT = {
@@ -65,7 +66,7 @@ def sets(**values: str) -> list[str]:
 
 def test_lint_has_nothing_to_say() -> None:
     for path in VALUES:
-        assert "0 chart(s) failed" in base.helm("lint", "--strict", str(base.CHART), "--values", str(path))
+        assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART), "--values", str(path))
 
 
 def test_the_base_is_the_chart_with_its_default_values() -> None:
@@ -175,7 +176,7 @@ def test_another_namespace_is_named_everywhere() -> None:
 
 
 def test_the_namespace_of_the_release_is_left_to_helm() -> None:
-    found = base.helm("template", "r", str(base.CHART), "--namespace=runtime-reconciler")
+    found = helm("template", "r", str(CHART), "--namespace=runtime-reconciler")
     assert "kind: Namespace" not in found
 
 
@@ -229,7 +230,7 @@ def test_the_hook_may_delete_noderuntimes_only_when_it_is_asked_to() -> None:
 
 
 def test_every_rule_of_every_role_has_a_reason_beside_it() -> None:
-    for path in sorted((base.CHART / "templates").glob("*.yaml")):
+    for path in sorted((CHART / "templates").glob("*.yaml")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines):
             if line.startswith("- {apiGroups"):

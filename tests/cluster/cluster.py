@@ -64,7 +64,7 @@ def down() -> None:
     for node in nodes():
         node.destroy()
     controlplane.stop()
-    for leftover in ("etcd-data", "nodes", "images", "pki"):
+    for leftover in ("etcd-data", "nodes", "images", "pki", "previous"):
         shutil.rmtree(paths.RUN / leftover, ignore_errors=True)
     for file in paths.RUN.glob("*"):
         if file.is_file():

@@ -287,6 +287,12 @@ def phase_of(pod: Object | None) -> str:
     return str(((pod or {}).get("status") or {}).get("phase", ""))
 
 
+def identity(pod: Object) -> tuple[str, ...]:
+    """What stays the same while a pod and its containers go on as they were."""
+    containers = pod["status"].get("containerStatuses", [])
+    return (pod["metadata"]["uid"], *(f"{c['containerID']} {c['restartCount']}" for c in containers))
+
+
 def _seconds(event: Object) -> float:
     """When it was observed last."""
     text = (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")

@@ -27,12 +27,23 @@ def install() -> None:
     kubectl("apply", "-k", str(MANIFESTS), timeout=60)
     if fresh:
         kubectl("-n", names.NAMESPACE, "delete", "pods", "--all", "--wait=false")
-    wait_until(lambda: len(ready_pods()) == 2 + len(nodes()), 120, every=0.5, what="controller and agents ready")
+    wait_ready()
+
+
+def wait_ready(image: str = "") -> None:
+    """All pods of ours are ready; with `image` all of them run that one. Raises TimeoutError."""
+
+    def ready() -> bool:
+        pods = ready_pods()
+        images = {pod["spec"]["containers"][0]["image"] for pod in pods}
+        return len(pods) == 2 + len(nodes()) and images <= ({image} if image else images)
+
+    wait_until(ready, 120, every=0.5, what=f"controller and agents ready {image}".strip())
 
 
 def archive() -> Path:
     """The product's image as an archive, built when the sources have changed."""
-    return productimage.build(_image())
+    return productimage.build(image())
 
 
 def remove() -> None:
@@ -111,7 +122,8 @@ def _ready(pod: names.Object) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def _image() -> str:
+def image() -> str:
+    """Of this tree's manifests."""
     text = (MANIFESTS / "agent.yaml").read_text()
     found = re.search(r"^\s*image: (\S+)$", text, re.MULTILINE)
     if found is None:

@@ -14,21 +14,21 @@ from tests.cluster.node import Node
 _ENV = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 _SOURCES = ("reconciler", "metrics")
 _FILES = ("pyproject.toml", "requirements.lock", "LICENSE", "deploy/Containerfile")
-_KEPT = 3
+_KEPT = 6
 """Images of older sources kept in the cache."""
 
 
-def build(image: str) -> Path:
-    """A docker archive of `image` from this tree's sources; made only when they have changed."""
+def build(image: str, *, tree: Path = paths.PROJECT) -> Path:
+    """A docker archive of `image` from the sources of `tree`; made only when they have changed."""
     folder = paths.CACHE / "images"
-    archive = folder / f"product-{_key(image)}.tar"
+    archive = folder / f"product-{_key(image, tree)}.tar"
     if archive.exists():
         return archive
     print(f"building the image {image} …", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     context = paths.CACHE / "image-context"
     shutil.rmtree(context, ignore_errors=True)
-    _fill(context)
+    _fill(context, tree)
     base = _base()
     flags = "--no-index --find-links=/src/wheels"
     build_args = ["--build-arg", f"BASE={base}", "--build-arg", f"PIP_FLAGS={flags}"]
@@ -67,35 +67,35 @@ def load(archive: Path, node: Node) -> None:
     mark.touch()
 
 
-def _key(image: str) -> str:
+def _key(image: str, tree: Path) -> str:
     digest = hashlib.sha256(image.encode())
     for source in _SOURCES:
-        for path in sorted((paths.PROJECT / source).rglob("*")):
+        for path in sorted((tree / source).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(str(path.relative_to(paths.PROJECT)).encode() + path.read_bytes())
+                digest.update(str(path.relative_to(tree)).encode() + path.read_bytes())
     for name in _FILES:
-        digest.update((paths.PROJECT / name).read_bytes())
+        digest.update((tree / name).read_bytes())
     return digest.hexdigest()[:12]
 
 
-def _fill(context: Path) -> None:
+def _fill(context: Path, tree: Path) -> None:
     """The build context: the lock, the wheels it names, and a wheel of this project."""
     for name in _FILES:
         (context / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(paths.PROJECT / name, context / name)
+        shutil.copy2(tree / name, context / name)
     (context / "README.md").write_text("In the wheel's metadata only; a changed page is no reason for another image.\n")
-    shutil.copytree(_wheels(), context / "wheels")
+    shutil.copytree(_wheels(tree), context / "wheels")
     for source in _SOURCES:
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(paths.PROJECT / source, context / source, ignore=ignore)
+        shutil.copytree(tree / source, context / source, ignore=ignore)
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", "."]
     run(pip, cwd=context, timeout=180)
     for source in (*_SOURCES, "build", "runtime_reconciler.egg-info"):
         shutil.rmtree(context / source, ignore_errors=True)
 
 
-def _wheels() -> Path:
-    lock = paths.PROJECT / "requirements.lock"
+def _wheels(tree: Path) -> Path:
+    lock = tree / "requirements.lock"
     folder = paths.CACHE / f"wheels-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
     if not folder.exists():
         unfinished = folder.with_suffix(".unfinished")

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cluster.lab import Lab, Verdict
-from tests.cluster.scenarios import agents, controls, deletions, hooks, loops, machines, outages, rights, vendor
+from tests.cluster.scenarios import (
+    agents,
+    controls,
+    deletions,
+    hooks,
+    loops,
+    machines,
+    outages,
+    releases,
+    rights,
+    vendor,
+)
 from tests.cluster.scenarios.field import rows
 
 
@@ -31,4 +42,5 @@ SCENARIOS = (
     Scenario(9, "a running pod through an upgrade", machines.upgrade),
     Scenario(10, "a stolen token of an agent", rights.run),
     Scenario(12, "a vendor's script that edits the configuration as text", vendor.run),
+    Scenario(13, "installed, upgraded and uninstalled by Helm", releases.run),
 )

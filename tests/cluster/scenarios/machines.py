@@ -7,7 +7,7 @@ import time
 from tests.cluster import api as names
 from tests.cluster import cluster, images, noderoot, paths, product, productimage, runtimes
 from tests.cluster.command import wait_until
-from tests.cluster.lab import Lab, Verdict
+from tests.cluster.lab import Lab, Verdict, identity
 from tests.cluster.node import Node
 
 _CONVERGES = 150.0
@@ -30,7 +30,7 @@ def upgrade(lab: Lab, verdict: Verdict, loops: int) -> None:
     lab.wait_ready()
     lab.run_user_pods(verdict)
     path = "/api/v1/namespaces/default/pods"
-    before = {pod["metadata"]["name"]: _identity(pod) for pod in lab.observer.items(path)}
+    before = {pod["metadata"]["name"]: identity(pod) for pod in lab.observer.items(path)}
     newer = runtimes.full(image=images.PAYLOAD_2)["spec"]
     old = (lab.runtime() or {}).get("status", {}).get("revision")
     lab.admin.patch(f"{names.NODE_RUNTIMES}/{runtimes.NAME}", {"spec": {"phases": newer["phases"]}})
@@ -44,17 +44,12 @@ def upgrade(lab: Lab, verdict: Verdict, loops: int) -> None:
     for node in lab.nodes:
         wait_until(lambda node=node: cluster.ready(node), 60, every=0.5, what=f"{node.name} Ready")
         lab.check_user_pod(node, f"user-{node.name}", verdict)
-    after = {pod["metadata"]["name"]: _identity(pod) for pod in lab.observer.items(path)}
+    after = {pod["metadata"]["name"]: identity(pod) for pod in lab.observer.items(path)}
     verdict.check(before == after, f"the pods are others than before: {before} → {after}")
     lab.end_user_pods()
     lab.delete()
     lab.wait_gone()
     verdict.check(not lab.left_behind(), f"left behind: {lab.left_behind()}")
-
-
-def _identity(pod: names.Object) -> tuple[str, ...]:
-    containers = pod["status"].get("containerStatuses", [])
-    return (pod["metadata"]["uid"], *(f"{c['containerID']} {c['restartCount']}" for c in containers))
 
 
 def _off_during_uninstall(lab: Lab, verdict: Verdict) -> None:
