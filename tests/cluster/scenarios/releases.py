@@ -56,8 +56,8 @@ def _taken_over_at_rest(lab: Lab, verdict: Verdict, release: previous.Release) -
     product.wait_ready(product.image())
     lab.wait_ready()
     time.sleep(5)
-    for node, count in lab.restarts(began).items():
-        verdict.check(count == 0, f"{node}: {count} starts of containerd for an upgrade at rest")
+    for name, count in lab.restarts(began).items():
+        verdict.check(count == 0, f"{name}: {count} starts of containerd for an upgrade at rest")
     verdict.check(_identities(lab) == pods, f"the users' pods are others: {pods} → {_identities(lab)}")
     verdict.check(lab.claims_ready(), f"after the upgrade: {(lab.runtime() or {}).get('status')}")
     lab.end_user_pods()
@@ -83,8 +83,8 @@ def _taken_over_in_a_rollout(lab: Lab, verdict: Verdict, release: previous.Relea
     lab.wait_ready(150)
     product.wait_ready(product.image())
     verdict.measured("rollout with an upgrade in it: s", time.time() - began)
-    for node, count in lab.restarts(began).items():
-        verdict.check(count == 1, f"{node}: {count} starts of containerd for one install with an upgrade in it")
+    for name, count in lab.restarts(began).items():
+        verdict.check(count == 1, f"{name}: {count} starts of containerd for one install with an upgrade in it")
     lab.run_user_pods(verdict)
     lab.end_user_pods()
 
@@ -104,16 +104,16 @@ def _refused(lab: Lab, verdict: Verdict) -> None:
 def _upgraded_and_asked_to_delete(lab: Lab, verdict: Verdict) -> None:
     """From one release of Helm's to the next, which may delete NodeRuntimes; then one command ends it all."""
     image = product.image()
-    name, _, _ = image.partition(":")
+    newer = f"{image.partition(':')[0]}:{_NEXT}"
     for node in lab.nodes:
-        node.run("ctr", "-n", "k8s.io", "images", "tag", "--force", f"docker.io/library/{image}", _stored(name))
+        node.run("ctr", "-n", "k8s.io", "images", "tag", "--force", _stored(image), _stored(newer))
     began = time.time()
     values = (f"--set=image.tag={_NEXT}", "--set=uninstall.deleteNodeRuntimes=true")
     verdict.measured("upgrade from Helm to Helm: s", _helm(verdict, "upgrade", "--wait", *values))
-    product.wait_ready(f"{name}:{_NEXT}")
+    product.wait_ready(newer)
     lab.wait_ready()
-    for node, count in lab.restarts(began).items():
-        verdict.check(count == 0, f"{node}: {count} starts of containerd for an upgrade from Helm to Helm")
+    for name, count in lab.restarts(began).items():
+        verdict.check(count == 0, f"{name}: {count} starts of containerd for an upgrade from Helm to Helm")
     verdict.measured("uninstall that deletes: s", _helm(verdict, "uninstall"))
     _check_nothing_left(lab, verdict)
 
@@ -154,5 +154,6 @@ def _identities(lab: Lab) -> dict[str, tuple[str, ...]]:
     return {pod["metadata"]["name"]: identity(pod) for pod in lab.observer.items(_PODS)}
 
 
-def _stored(name: str) -> str:
-    return f"docker.io/library/{name}:{_NEXT}"
+def _stored(image: str) -> str:
+    """As containerd names an image without a registry."""
+    return f"docker.io/library/{image}"
