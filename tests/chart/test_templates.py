@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,41 @@ def test_the_hook_outlives_its_own_deadline_and_helm_shows_what_it_says() -> Non
     assert job["spec"]["activeDeadlineSeconds"] == 280 + 120
     assert job["spec"]["template"]["metadata"]["labels"] == {names.COMPONENT_LABEL: names.COMPONENT_TEARDOWN}
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["--timeout=280"]
+
+
+def test_the_alerts_are_those_of_the_repository() -> None:
+    rule = named(*sets(alerts__enabled="true"))["PrometheusRule/runtime-reconciler"]
+    assert rule["spec"] == yaml.safe_load((CHART.parent / "observability/alerts.yaml").read_text())
+
+
+def test_each_dashboard_is_a_config_map_for_the_sidecar(api: ApiServer, tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    folder = chart / "observability/dashboards"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    text = '{\n  "title": "Fleet {{ node }}",\n  "panels": []\n}\n'
+    (folder / "fleet.json").write_text(text)
+    (folder / "node.json").write_text("{}\n")
+    values = sets(
+        dashboards__enabled="true", dashboards__namespace="monitoring", dashboards__annotations__folder="Nodes"
+    )
+    rendered = [one for one in yaml.safe_load_all(base.template(*values, chart=chart)) if one["kind"] == "ConfigMap"]
+    assert [one["metadata"] for one in rendered] == [
+        {
+            "name": f"runtime-reconciler-{stem}",
+            "namespace": "monitoring",
+            "labels": {"grafana_dashboard": "1"},
+            "annotations": {"folder": "Nodes"},
+        }
+        for stem in ("fleet", "node")
+    ]
+    assert rendered[0]["data"] == {"fleet.json": text}
+
+
+def test_a_chart_that_was_packed_without_dashboards_or_alerts_says_so(tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    shutil.rmtree(chart / "observability")
+    base.template(chart=chart)
+    for value, said in (("alerts", "observability/alerts.yaml"), ("dashboards", "observability/dashboards")):
+        with pytest.raises(CommandFailed, match=f"this chart was packed without {said}"):
+            base.template("--set", f"{value}.enabled=true", chart=chart)
