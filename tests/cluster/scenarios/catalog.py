@@ -14,7 +14,6 @@ from tests.cluster.scenarios import (
     loops,
     machines,
     outages,
-    releases,
     rights,
     vendor,
 )
@@ -42,5 +41,4 @@ SCENARIOS = (
     Scenario(9, "a running pod through an upgrade", machines.upgrade),
     Scenario(10, "a stolen token of an agent", rights.run),
     Scenario(12, "a vendor's script that edits the configuration as text", vendor.run),
-    Scenario(13, "installed, upgraded and uninstalled by Helm", releases.run),
 )
