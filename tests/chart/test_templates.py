@@ -252,28 +252,18 @@ def test_the_alerts_are_those_of_the_repository() -> None:
     assert rule["spec"] == yaml.safe_load((CHART.parent / "observability/alerts.yaml").read_text())
 
 
-def test_each_dashboard_is_a_config_map_for_the_sidecar(api: ApiServer, tmp_path: Path) -> None:
-    chart = shutil.copytree(CHART, tmp_path / "chart")
-    folder = chart / "observability/dashboards"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    text = '{\n  "title": "Fleet {{ node }}",\n  "panels": []\n}\n'
-    (folder / "fleet.json").write_text(text)
-    (folder / "node.json").write_text("{}\n")
+def test_each_dashboard_of_the_repository_is_a_config_map_for_the_sidecar() -> None:
     values = sets(
         dashboards__enabled="true", dashboards__namespace="monitoring", dashboards__annotations__folder="Nodes"
     )
-    rendered = [one for one in yaml.safe_load_all(base.template(*values, chart=chart)) if one["kind"] == "ConfigMap"]
-    assert [one["metadata"] for one in rendered] == [
-        {
-            "name": f"runtime-reconciler-{stem}",
-            "namespace": "monitoring",
-            "labels": {"grafana_dashboard": "1"},
-            "annotations": {"folder": "Nodes"},
-        }
-        for stem in ("fleet", "node")
-    ]
-    assert rendered[0]["data"] == {"fleet.json": text}
+    rendered = [one for one in documents(*values) if one["kind"] == "ConfigMap"]
+    files = {path.name: path.read_text() for path in (CHART.parent / "observability/dashboards").glob("*.json")}
+    assert {file: text for one in rendered for file, text in one["data"].items()} == files
+    assert sorted(one["metadata"]["name"] for one in rendered) == sorted(name.removesuffix(".json") for name in files)
+    for one in rendered:
+        about = {key: value for key, value in one["metadata"].items() if key != "name"}
+        labels = {"grafana_dashboard": "1"}
+        assert about == {"namespace": "monitoring", "labels": labels, "annotations": {"folder": "Nodes"}}
 
 
 def test_a_chart_that_was_packed_without_dashboards_or_alerts_says_so(tmp_path: Path) -> None:
