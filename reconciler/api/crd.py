@@ -16,14 +16,17 @@ from reconciler.api.validation import EXISTENCE_OPERATORS, SET_OPERATORS, SOCKET
 
 _KEPT = ("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "required")
 COLUMNS = (
-    ("Ready", "integer", ".status.nodes.ready"),
-    ("Nodes", "integer", ".status.nodes.total"),
-    ("Updating", "integer", ".status.nodes.updating"),
-    ("Failed", "integer", ".status.nodes.failed"),
-    ("Stuck", "integer", ".status.nodes.stuck"),
-    ("Status", "string", '.status.conditions[?(@.type=="Progressing")].reason'),
-    ("Age", "date", ".metadata.creationTimestamp"),
+    ("Ready", "string", ".status.summary.ready", 0),
+    ("Stuck", "integer", ".status.nodes.stuck", 0),
+    ("Failed", "integer", ".status.nodes.failed", 0),
+    ("Stage", "string", ".status.summary.stage", 0),
+    ("Status", "string", '.status.conditions[?(@.type=="Progressing")].reason', 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Updating", "integer", ".status.nodes.updating", 1),
+    ("Degraded", "string", '.status.conditions[?(@.type=="Degraded")].reason', 1),
+    ("Revision", "string", ".status.revision", 1),
 )
+"""Of `kubectl get noderuntimes`: name, type, path, and 1 for those that only `-o wide` shows."""
 
 _PHASES = ("preInstall", "install", "uninstall", "postUninstall")
 _SELECTORS = ("nodeSelector", "rollout.order[]")
@@ -83,7 +86,9 @@ def definition() -> dict[str, Any]:
         },
         "x-kubernetes-validations": [short],
     }
-    columns = [{"name": name, "type": kind, "jsonPath": path} for name, kind, path in COLUMNS]
+    columns = [
+        {"name": name, "type": kind, "jsonPath": path, "priority": priority} for name, kind, path, priority in COLUMNS
+    ]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -166,6 +166,15 @@ class NodeCounts(_Spec, frozen=True):
     stuck: int = 0
 
 
+class Summary(_Spec, frozen=True):
+    """What `kubectl get noderuntimes` shows and no path of a column can put together."""
+
+    ready: str = ""
+    """`7/9`: nodes that are ready, of how many."""
+    stage: str = ""
+    """Where most nodes at work are; where most nodes are when none is at work."""
+
+
 class FailedNode(_Spec, frozen=True):
     node: str
     stage: str
@@ -180,6 +189,7 @@ class NodeRuntimeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     revision: str = ""
     conditions: tuple[Condition, ...] = ()
     nodes: NodeCounts = NodeCounts()
+    summary: Summary = Summary()
     stages: dict[str, int] = {}
     in_work: tuple[str, ...] = ()
     failed: tuple[FailedNode, ...] = ()

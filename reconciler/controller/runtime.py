@@ -221,8 +221,10 @@ class RuntimeReconciler:
         admission = outlooks.admission(self._world, runtime)
         in_work = admission.in_work
         wanted = self._status(runtime, revision, admission)
-        if msgspec.to_builtins(wanted) == msgspec.to_builtins(runtime.status):
+        if _same(wanted, runtime.status):
             return Done()
+        if name in self._written and _same(wanted, msgspec.structs.replace(runtime.status, summary=wanted.summary)):
+            return Done()  # it never changes alone: a CRD of an older release drops it
         if in_work == runtime.status.in_work and wanted.observed_generation == runtime.status.observed_generation:
             rest = self._written.get(name, -STATUS_INTERVAL) + STATUS_INTERVAL - self._clock.monotonic()
             if rest > 0:
@@ -331,6 +333,10 @@ class RuntimeReconciler:
     def _wake_all(self, runtime: NodeRuntime) -> None:
         for node in self._world.nodes.list():
             self._wake(node.metadata.name)
+
+
+def _same(one: NodeRuntimeStatus, other: NodeRuntimeStatus) -> bool:
+    return bool(msgspec.to_builtins(one) == msgspec.to_builtins(other))
 
 
 def _merge(runtime: NodeRuntime, wanted: NodeRuntimeStatus) -> dict[str, Any]:

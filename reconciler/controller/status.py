@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.api.meta import Condition, condition
 from reconciler.api.node import Problem, Stage, cut
-from reconciler.api.noderuntime import FailedNode, NodeCounts, NodeRuntime, NodeRuntimeStatus
+from reconciler.api.noderuntime import FailedNode, NodeCounts, NodeRuntime, NodeRuntimeStatus, Summary
 from reconciler.controller.installers import message as installers_message
 from reconciler.controller.world import Outlook
 
@@ -55,6 +55,7 @@ def build(
         revision=revision,
         conditions=tuple(_timed(c, runtime.status.conditions, now) for c in wanted),
         nodes=summed,
+        summary=summary(summed, counted.values()),
         stages=stages(counted.values()),
         in_work=in_work,
         failed=tuple(_failed(name, o) for name, o in sorted(counted.items()) if o.view.failed or o.view.stuck)[
@@ -79,6 +80,15 @@ def stages(counted: Collection[Outlook]) -> dict[str, int]:
     """How many nodes are in which stage, sorted by its name."""
     found = Counter(str(o.state.stage if o.state else Stage.ABSENT) for o in counted)
     return dict(sorted(found.items()))
+
+
+def summary(summed: NodeCounts, counted: Collection[Outlook]) -> Summary:
+    """Never empty in a field: a merge patch would not take an old value off."""
+    at_work = [o for o in counted if not o.view.at_rest]
+    found = Counter(Stage.ABSENT if o.state is None else o.state.stage for o in at_work or counted)
+    order = [*Stage]
+    most = min(found, key=lambda stage: (-found[stage], order.index(stage)), default=Stage.ABSENT)
+    return Summary(ready=f"{summed.ready}/{summed.total}", stage=str(most))
 
 
 @dataclass(frozen=True)

@@ -90,3 +90,16 @@ def test_every_list_under_a_rule_has_a_limit() -> None:
 
 def _ruled(node: dict[str, Any]) -> bool:
     return any("x-kubernetes-validations" in inner for inner in _nodes(node))
+
+
+def test_the_columns_answer_the_first_question() -> None:
+    (version,) = crd.definition()["spec"]["versions"]
+    shown = [(c["name"], c["jsonPath"]) for c in version["additionalPrinterColumns"] if not c["priority"]]
+    assert shown == [
+        ("Ready", ".status.summary.ready"),
+        ("Stuck", ".status.nodes.stuck"),
+        ("Failed", ".status.nodes.failed"),
+        ("Stage", ".status.summary.stage"),
+        ("Status", '.status.conditions[?(@.type=="Progressing")].reason'),
+        ("Age", ".metadata.creationTimestamp"),
+    ]

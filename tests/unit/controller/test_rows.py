@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from reconciler.controller.sentences import SENTENCES
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.hostconfig import Code
 from reconciler.kube.store import Store
+from reconciler.phases import decide as decide_module
 from reconciler.phases.decide import BROKEN_STARTS, PASSING, decide
 from reconciler.phases.decision import Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts, Stop
@@ -39,6 +41,13 @@ DOWN = Condition(
     status="False",
     reason="UnitFailed",
     message="the unit has failed; see its journal",
+    last_transition_time=T0,
+)
+CONTESTED = Condition(
+    type=names.CONTESTED_CONDITION,
+    status="True",
+    reason="Contested",
+    message="config.toml was put back 2 times",
     last_transition_time=T0,
 )
 REPORT = Report(containerd="1.7.3", handlers=("kata", "runc"))
@@ -225,6 +234,20 @@ CASES: dict[Signal, tuple[dict[str, Any], tuple[str, str, str, str, str]]] = {
             "then configure; without the signal, at 2026-01-02 03:05:05 UTC, it counts as stuck",
             "read `journalctl -u containerd` on the node; run `reconciler config check` on the node: it names the "
             "file, the line and what mends it",
+        ),
+    ),
+    Signal.CONFIG_MENDED: (
+        {**INSTALLING, "contested": "config.toml was put back 2 times", "on": node(READY, SERVING, CONTESTED)},
+        (
+            "waiting",
+            "that containerd's configuration would start: a payload broke it again after it was put back",
+            "condition ConfigContested is True since 2026-01-02 03:04:05 UTC: "
+            "Contested: config.toml was put back 2 times",
+            "then the payload is started; then configure; without the signal, at 2026-01-02 03:05:05 UTC, it counts "
+            "as stuck",
+            "one payload broke the same file three times; the guard keeps its hands off until it is mended: run "
+            "`reconciler config check` on the node: it names the file, the line and what mends it; rejected bytes lie "
+            "in /var/lib/runtime-reconciler/rejected. Then mend the payload",
         ),
     ),
     Signal.BAKE: (
@@ -425,14 +448,17 @@ def test_a_rolled_back_node_is_failed_although_it_is_ready() -> None:
 
 def _reasons_of_the_agent() -> set[str]:
     """Reasons that the agent writes out by itself."""
-    with open(agent_work.__file__, encoding="utf-8") as source:
-        text = source.read()
-    return set(re.findall(r'(?:Wait\(\s*|WAITING, )"(\w+)"', text))
+    return set(re.findall(r'(?:Wait\(\s*|WAITING, )"(\w+)"', inspect.getsource(agent_work)))
 
 
 @pytest.mark.parametrize("reason", sorted({*Code, *PASSING, *BROKEN_STARTS, *_reasons_of_the_agent()}))
 def test_every_reason_that_an_agent_or_a_broken_pod_gives_has_its_advice(reason: str) -> None:
     assert advice(reason, namespace="ns", node="n", runtime="kata", pod="p") != ""
+
+
+@pytest.mark.parametrize("reason", sorted(set(re.findall(r'Problem\("(\w+)"', inspect.getsource(decide_module)))))
+def test_every_trouble_that_the_decision_itself_names_has_its_advice(reason: str) -> None:
+    assert reason in ADVICE or reason == "Force"  # which a person has asked for
 
 
 def test_what_the_agent_waits_for_is_found_by_the_test_above() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Condition, Node, ObjectMeta
-from reconciler.api.node import Problem
+from reconciler.api.node import REST, NodeState, Problem, Stage
 from reconciler.api.noderuntime import NodeRuntime, NodeRuntimeStatus, UnreadableNodeRuntime
 from reconciler.controller import goals, status
 from reconciler.controller.world import Outlook
@@ -138,3 +138,23 @@ def test_what_cannot_be_read_selects_no_node() -> None:
     node = Node(metadata=ObjectMeta(name="n"))
     assert goals.selects(RUNTIME, node)
     assert not goals.selects(UnreadableNodeRuntime(metadata=RUNTIME.metadata, error="why"), node)
+
+
+def staged(name: str, stage: Stage | None, **view: Any) -> Outlook:
+    state = None if stage is None else NodeState(uid="u", stage=stage, since=NOW)
+    given = outlook(name, at_rest=stage is None or stage in REST, **view)
+    return Outlook(view=given.view, wait=given.wait, state=state, counted=True)
+
+
+def test_the_columns_say_how_many_are_ready_and_where_most_of_the_others_are() -> None:
+    done = [staged(name, Stage.READY, done=True) for name in "abc"]
+    working = [staged("d", Stage.INSTALL), staged("e", Stage.CONFIGURE), staged("f", Stage.CONFIGURE)]
+    first = [staged("g", Stage.INSTALL), staged("h", Stage.CONFIGURE)]
+    for nodes, expected in (
+        ([*done, *working, staged("x", None)], ("3/7", "configure")),
+        ([*done, *first], ("3/5", "install")),
+        ([*done, staged("x", None)], ("3/4", "ready")),
+        ([], ("0/0", "absent")),
+    ):
+        told = status.summary(status.counts(nodes), nodes)
+        assert (told.ready, told.stage) == expected
