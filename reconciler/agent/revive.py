@@ -18,6 +18,7 @@ MAX_STARTS = 3
 WINDOW = 600.0
 """Seconds: at most MAX_STARTS starts by us in it; after that somebody must look."""
 LOOK = 1.0
+"""Seconds between looks, only while it has failed: an agent at rest must not wake for nothing."""
 START_TIMEOUT = 120.0
 SETTLE = 2.0
 """Seconds that a unit must have been failed: systemd itself may be about to try again."""
@@ -34,12 +35,22 @@ class Reviver:
         self._recorder = recorder
         self._starts: deque[float] = deque()
         self._failed_since: float | None = None
+        self._nudge = asyncio.Event()
+
+    def nudge(self) -> None:
+        """The unit may have failed."""
+        self._nudge.set()
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK)
+            self._nudge.clear()
             if self._due(self._probe.unit):
                 await self._revive()
+            try:
+                async with asyncio.timeout(LOOK if _fallen(self._probe.unit) else None):
+                    await self._nudge.wait()
+            except TimeoutError:
+                continue
 
     def _due(self, unit: UnitState | None) -> bool:
         now = asyncio.get_running_loop().time()

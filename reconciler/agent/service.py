@@ -124,6 +124,7 @@ class Agent:
 
     def _host_changed(self) -> None:
         self._reporter.wake()
+        self._reviver.nudge()
 
     def _told(self) -> None:
         self._reporter.wake()

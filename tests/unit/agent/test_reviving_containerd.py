@@ -13,6 +13,7 @@ import pytest
 from reconciler.agent.revive import Reviver
 from reconciler.hostconfig import Code, Finding, Findings
 from reconciler.sim import clock
+from reconciler.systemd.api import UnitState
 from tests.unit.agent.bench import UNIT, Bench
 
 FAILED = replace(UNIT, active_state="failed", result="start-limit-hit")
@@ -26,13 +27,30 @@ class Recorder:
         self.reasons.append(reason)
 
 
+class Counted(Reviver):
+    """How often it has looked."""
+
+    looks = 0
+
+    def _due(self, unit: UnitState | None) -> bool:
+        self.looks += 1
+        return super()._due(unit)
+
+
 def play(bench: Bench, main: Callable[[Recorder], Awaitable[None]]) -> None:
+    async def later(reviver: Counted, recorder: Recorder) -> None:
+        await main(recorder)
+
+    play_later(bench, later)
+
+
+def play_later(bench: Bench, main: Callable[[Counted, Recorder], Awaitable[None]]) -> None:
     async def body() -> None:
         recorder = Recorder()
-        reviver = Reviver(bench.deps, bench.probe, recorder)  # type: ignore[arg-type]
+        reviver = Counted(bench.deps, bench.probe, recorder)  # type: ignore[arg-type]
         await bench.probe.look()
         task = asyncio.create_task(reviver.run())
-        await main(recorder)
+        await main(reviver, recorder)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -118,3 +136,16 @@ def test_never_into_a_transaction_of_our_own(bench: Bench) -> None:
         assert bench.systemd.calls == []
 
     play(bench, main)
+
+
+def test_at_rest_it_does_not_wake_and_a_unit_that_fails_later_is_started(bench: Bench) -> None:
+    async def main(reviver: Counted, recorder: Recorder) -> None:
+        await asyncio.sleep(3600)
+        assert reviver.looks == 1
+        bench.systemd.state = FAILED
+        await bench.probe.look()
+        reviver.nudge()
+        await asyncio.sleep(3.5)
+        assert bench.systemd.calls == ["reset-failed", "start"]
+
+    play_later(bench, main)
