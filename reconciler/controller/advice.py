@@ -38,9 +38,9 @@ ADVICE: dict[str, str] = {
     "UnitFailed": "read `journalctl -u containerd` on the node; " + ON_THE_HOST,
     "StoppedByAdmin": "a person has stopped containerd on the node and it is not started for them: start it",
     "Hung": "containerd runs and does not answer: read its journal; a restart of it may be needed",
-    "ConfigContested": "one payload broke the same file three times; the guard keeps its hands off until it is mended: "
+    "ConfigContested": "one payload broke the same file three times, and the guard keeps its hands off: "
     + ON_THE_HOST
-    + "; rejected bytes lie in /var/lib/runtime-reconciler/rejected. Then mend the payload",
+    + "; then mend the payload",
     # of the configuration (the codes of `reconciler config`)
     "InvalidToml": ON_THE_HOST,
     "DanglingImport": ON_THE_HOST,

@@ -247,9 +247,9 @@ def _containerd(scene: Scene) -> Said:
 
 def _config_mended(scene: Scene) -> Said:
     return Said(
-        "that containerd's configuration would start: a payload broke it again after it was put back",
+        "that containerd's configuration would start, before a payload is started again",
         _seen_condition(scene, names.CONTESTED_CONDITION),
-        "then the payload is started; " + _in_time(scene),
+        _in_time(scene),
     )
 
 
