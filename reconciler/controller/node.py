@@ -84,8 +84,11 @@ class NodeReconciler:
             return Done()
         waits: list[float | None] = []
         failed: ApiError | None = None
+        runtimes = goals.runtimes_of(self._world, node)
+        for runtime in self._world.forget_others(name, runtimes):
+            self._changed(runtime)
         # what is at work goes first, so that a runtime at rest sees the node taken
-        for runtime in sorted(goals.runtimes_of(self._world, node), key=lambda r: (_rests(node, r), r)):
+        for runtime in sorted(runtimes, key=lambda r: (_rests(node, r), r)):
             try:
                 waits.append(await self._drive(name, runtime))
             except (Conflict, Stale, Held):

@@ -52,7 +52,9 @@ def survey(world: World, now: datetime) -> Iterator[str]:
     for known in {where for by_node in world.rows.values() for where in by_node} - world.seen:
         world.forget_node(known)
     for node in world.nodes.list():
-        for name in goals.runtimes_of(world, node):
+        runtimes = goals.runtimes_of(world, node)
+        world.forget_others(node.metadata.name, runtimes)
+        for name in runtimes:
             look(world, node, name, now)
         yield node.metadata.name
 

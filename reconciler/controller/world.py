@@ -5,7 +5,7 @@ Everything remembered here can be lost at any moment: progress lives on the Node
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -150,6 +150,15 @@ class World:
         by_node.pop(node, None)
         if not by_node:
             self.rows.pop(runtime, None)
+
+    def forget_others(self, node: str, runtimes: Collection[str]) -> list[str]:
+        """Only `runtimes` have to do with `node` now; returns those that had an outlook on it until now."""
+        for runtime in [name for name, by_node in self.rows.items() if node in by_node and name not in runtimes]:
+            self.forget_row(runtime, node)
+        found = [name for name, by_node in self.outlooks.items() if node in by_node and name not in runtimes]
+        for name in found:
+            del self.outlooks[name][node]
+        return found
 
     def forget_pod(self, uid: str) -> None:
         """The informer has delivered the end of a pod."""
