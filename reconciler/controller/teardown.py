@@ -14,9 +14,19 @@ from typing import Any
 from reconciler.api import names
 from reconciler.api.meta import Node, condition
 from reconciler.api.noderuntime import NodeRuntime
+from reconciler.kube import stop
 from reconciler.kube.client import Client
 from reconciler.kube.errors import NotFound
-from reconciler.kube.resources import DAEMONSETS, DEPLOYMENTS, LEASES, NODERUNTIMES, NODES, PODS, AnyResource
+from reconciler.kube.resources import (
+    CONFIGMAPS,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    LEASES,
+    NODERUNTIMES,
+    NODES,
+    PODS,
+    AnyResource,
+)
 from reconciler.kube.transport import STRATEGIC_MERGE_PATCH
 
 LOOK = 1.0
@@ -44,18 +54,18 @@ async def teardown(client: Client, *, namespace: str, delete: bool, timeout: flo
 
     `timeout` in seconds, until the last NodeRuntime has gone. Raises NotYet, ApiError, TransportError.
     """
-    await _runtimes_gone(client, delete=delete, timeout=timeout, tell=tell)
+    await _runtimes_gone(client, namespace, delete=delete, timeout=timeout, tell=tell)
     await _ended(client, namespace, tell)
     await _unmarked(client, tell)
 
 
-async def _runtimes_gone(client: Client, *, delete: bool, timeout: float, tell: Tell) -> None:
+async def _runtimes_gone(client: Client, namespace: str, *, delete: bool, timeout: float, tell: Tell) -> None:
     told = ""
     try:
         async with asyncio.timeout(timeout):
             while left := await _runtimes(client):
                 await _asked_to_go(client, left, delete=delete, tell=tell)
-                told, before = _progress(left), told
+                told, before = "; ".join([*map(_described, left), *await _stop(client, namespace)]), told
                 if told != before:
                     tell(f"waiting for {told}")
                 await asyncio.sleep(LOOK)
@@ -89,12 +99,17 @@ async def _asked_to_go(client: Client, left: list[NodeRuntime], *, delete: bool,
         await _delete(client, NODERUNTIMES, name)
 
 
-def _progress(left: list[NodeRuntime]) -> str:
-    """`kata (1 unconfigure, 2 uninstall)`, with what is wrong."""
-    return "; ".join(_described(runtime) for runtime in left)
+async def _stop(client: Client, namespace: str) -> list[str]:
+    """Why no deletion goes on, when everything is stopped."""
+    try:
+        found = await client.get(CONFIGMAPS, names.STOP_NAME, namespace)
+    except NotFound:
+        return []
+    return [f"{stop.words(found)}: `reconciler resume` lets the deletion go on"]
 
 
 def _described(runtime: NodeRuntime) -> str:
+    """`kata (1 unconfigure, 2 uninstall)`, with what is wrong."""
     stages = ", ".join(f"{count} {stage}" for stage, count in sorted(runtime.status.stages.items()))
     found = [condition(runtime.status.conditions, kind) for kind in _TROUBLE]
     trouble = [f"{one.type}: {one.message}" for one in found if one is not None and one.status == "True"]
@@ -120,6 +135,7 @@ async def _ended(client: Client, namespace: str, tell: Tell) -> None:
     except TimeoutError:
         tell(f"not waited for any longer, because kubelet does not end them: {_some(left)}")
     await _delete(client, LEASES, names.LEASE_NAME, namespace)
+    await _delete(client, CONFIGMAPS, names.STOP_NAME, namespace)
     tell("agents and controller have ended")
 
 

@@ -20,6 +20,12 @@ NS = "runtime-reconciler"
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
 KATA = {"apiVersion": "runtime-reconciler.io/v1alpha1", "kind": "NodeRuntime", "metadata": {"name": "kata"}, "spec": {}}
 CONDITIONS = [{"type": "Ready", "status": "True"}, {"type": "ContainerdServing", "status": "True"}]
+STOP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "runtime-reconciler-stop"},
+    "data": {"by": "alice", "at": "2026-01-02T03:04:05Z"},
+}
 LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "runtime-reconciler-controller"}}
 
 
@@ -27,7 +33,8 @@ LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with ApiServer(tmp_path_factory.mktemp("apiserver")) as server:
         helm("install", "rr", str(CHART), "--namespace=kube-system", config=server.config)
-        server.kubectl("create", "-n", NS, "-f", "-", stdin=json.dumps(LEASE))
+        for one in (LEASE, STOP):
+            server.kubectl("create", "-n", NS, "-f", "-", stdin=json.dumps(one))
         create(server, NODE)
         server.kubectl("annotate", "node", "node-1", "agent.runtime-reconciler.io/report={}", "example.com/a=b")
         status = json.dumps({"status": {"conditions": CONDITIONS}})
@@ -71,14 +78,16 @@ def test_its_rights_are_enough_and_it_changes_nothing_before_it_may(api: ApiServ
         0,
         [
             "NodeRuntime kata is deleted",
-            "waiting for kata",
+            "waiting for kata; everything is stopped by alice since 2026-01-02T03:04:05Z: `reconciler resume` lets the "
+            "deletion go on",
             "no NodeRuntime is left",
             "agents and controller have ended",
             "condition and report taken off 1 of 1 nodes",
         ],
     )
     assert api.names("noderuntimes", "daemonsets", "deployments") == set()
-    assert "lease.coordination.k8s.io/runtime-reconciler-controller" not in api.names("leases")
+    left = api.names("leases", "configmaps")
+    assert not left & {"lease.coordination.k8s.io/runtime-reconciler-controller", "configmap/runtime-reconciler-stop"}
     node = json.loads(api.kubectl("get", "node", "node-1", "-ojson"))
     assert node["metadata"]["annotations"] == {"example.com/a": "b"}
     assert [one["type"] for one in node["status"]["conditions"]] == ["Ready"]

@@ -222,6 +222,8 @@ def test_the_hook_may_delete_noderuntimes_only_when_it_is_asked_to() -> None:
         ("nodes", "list"),
         ("nodes/status", "patch"),
         ("pods", "list"),
+        ("configmaps", "get"),
+        ("configmaps", "delete"),
         ("daemonsets", "delete"),
         ("deployments", "delete"),
         ("leases", "delete"),

@@ -13,7 +13,16 @@ from reconciler.api.clock import SystemClock
 from reconciler.controller.teardown import NotYet, teardown
 from reconciler.kube.client import Client
 from reconciler.kube.errors import Forbidden
-from reconciler.kube.resources import DAEMONSETS, DEPLOYMENTS, LEASES, NODERUNTIMES, NODES, PODS, AnyResource
+from reconciler.kube.resources import (
+    CONFIGMAPS,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    LEASES,
+    NODERUNTIMES,
+    NODES,
+    PODS,
+    AnyResource,
+)
 from reconciler.sim import clock
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.server import ApiServer
@@ -120,6 +129,7 @@ def test_asked_to_it_deletes_them_and_waits() -> None:
             "DELETE daemonsets/agent",
             "DELETE deployments/controller",
             "DELETE leases/runtime-reconciler-controller",
+            "DELETE configmaps/runtime-reconciler-stop",
         ]
 
     virtual(scenario)
@@ -219,5 +229,23 @@ def test_one_node_that_cannot_be_written_keeps_no_other_from_being_cleaned() -> 
         with pytest.raises(Forbidden):
             await it.teardown()
         assert it.writes[-2:] == ["PATCH nodes/a", "PATCH nodes/b"]
+
+    virtual(scenario)
+
+
+def test_a_stop_is_told_of_and_goes_with_the_rest() -> None:
+    async def scenario() -> None:
+        it = Cluster()
+        stop = {"metadata": {"name": names.STOP_NAME}, "data": {"by": "alice", "at": "2026-01-02T03:04:05Z"}}
+        await it.admin.create(CONFIGMAPS, stop, NS)
+        await it.runtime("kata")
+        done = asyncio.ensure_future(it.cleaned("kata", after=30))
+        await it.teardown(delete=True)
+        await done
+        assert it.said[1] == (
+            "waiting for kata; everything is stopped by alice since 2026-01-02T03:04:05Z: `reconciler resume` lets the "
+            "deletion go on"
+        )
+        assert await it.left(CONFIGMAPS) == []
 
     virtual(scenario)
