@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from reconciler.controller.sentences import SENTENCES
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.hostconfig import Code
 from reconciler.kube.store import Store
+from reconciler.phases import decide as decide_module
 from reconciler.phases.decide import BROKEN_STARTS, PASSING, decide
 from reconciler.phases.decision import Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts, Stop
@@ -443,14 +445,17 @@ def test_a_rolled_back_node_is_failed_although_it_is_ready() -> None:
 
 def _reasons_of_the_agent() -> set[str]:
     """Reasons that the agent writes out by itself."""
-    with open(agent_work.__file__, encoding="utf-8") as source:
-        text = source.read()
-    return set(re.findall(r'(?:Wait\(\s*|WAITING, )"(\w+)"', text))
+    return set(re.findall(r'(?:Wait\(\s*|WAITING, )"(\w+)"', inspect.getsource(agent_work)))
 
 
 @pytest.mark.parametrize("reason", sorted({*Code, *PASSING, *BROKEN_STARTS, *_reasons_of_the_agent()}))
 def test_every_reason_that_an_agent_or_a_broken_pod_gives_has_its_advice(reason: str) -> None:
     assert advice(reason, namespace="ns", node="n", runtime="kata", pod="p") != ""
+
+
+@pytest.mark.parametrize("reason", sorted(set(re.findall(r'Problem\("(\w+)"', inspect.getsource(decide_module)))))
+def test_every_trouble_that_the_decision_itself_names_has_its_advice(reason: str) -> None:
+    assert reason in ADVICE or reason == "Force"  # which a person has asked for
 
 
 def test_what_the_agent_waits_for_is_found_by_the_test_above() -> None:
