@@ -6,6 +6,7 @@ image: only sh, sha256sum, mv, cat and systemctl. It acts only on files that sti
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
@@ -18,9 +19,18 @@ from reconciler.hostconfig.writing import ABSENT, Trace, write_state
 from reconciler.systemd.api import Systemd, SystemdError
 
 UNIT = "runtime-reconciler-undo"
+EARLY_UNIT = "runtime-reconciler-undo-early"
+EARLY = "early"
+"""The script's argument: act on a unit that is down, leave one that runs or starts."""
 SCRIPT = "undo.sh"
 _HEAD = """#!/bin/sh
 # Takes a configuration change back that its maker did not live to prove. Written by runtime-reconciler.
+if [ "$1" = early ]; then
+  case "$(systemctl show --property=ActiveState,SubState {unit})" in
+    *ActiveState=failed* | *ActiveState=inactive* | *SubState=auto-restart*) ;;
+    *) exit 0 ;;
+  esac
+fi
 exec 9>>{lock}
 if command -v flock >/dev/null 2>&1; then flock -n 9 || exit 0; fi
 undone=0
@@ -51,7 +61,8 @@ class DeadMan:
             raise Refused(Code.NOT_WRITABLE, f"{self._state.folder / SCRIPT}: {error.strerror}") from error
 
     def _lay_down(self, pending: Pending) -> None:
-        parts = [_HEAD.format(lock=shlex.quote(f"{self._state_dir}/lock"))]
+        unit = shlex.quote(self._unit)
+        parts = [_HEAD.format(lock=shlex.quote(f"{self._state_dir}/lock"), unit=unit)]
         for number, file in enumerate(pending.files):
             if file.after == ABSENT:
                 continue
@@ -63,9 +74,9 @@ class DeadMan:
                 self._copy(self._state.folder / name, file.before, self._host.local(file.path))
                 copy = shlex.quote(f"{self._state_dir}/{name}")
                 # a mount point cannot be renamed over
-                back = f"{{ mv -f {copy} {path} 2>/dev/null || cat {copy} > {path}; }}"
+                back = f"[ -f {copy} ] && {{ mv -f {copy} {path} 2>/dev/null || cat {copy} > {path}; }}"
             parts.append(_ONE.format(path=path, after=file.after, back=back))
-        parts.append(_TAIL.format(unit=shlex.quote(self._unit)))
+        parts.append(_TAIL.format(unit=unit))
         write_state(self._state.folder / SCRIPT, "".join(parts).encode(), 0o700)
 
     def _copy(self, path: Path, wanted: str, like: Path) -> None:
@@ -74,15 +85,16 @@ class DeadMan:
         write_state(path, data, stat.S_IMODE(info.st_mode))
         os.chown(path, info.st_uid, info.st_gid)
 
-    async def arm(self, after: float) -> None:
-        """Raises SystemdError."""
+    async def arm(self, *, early: float, late: float) -> None:
+        """Seconds from now. Raises SystemdError."""
         self._trace("arm")
         await self.disarm()
-        await self._systemd.arm(UNIT, after=after, argv=("/bin/sh", f"{self._state_dir}/{SCRIPT}"))
+        script = ("/bin/sh", f"{self._state_dir}/{SCRIPT}")
+        await self._systemd.arm(EARLY_UNIT, after=early, argv=(*script, EARLY))
+        await self._systemd.arm(UNIT, after=late, argv=script)
 
     async def disarm(self) -> None:
         """Never raises: the script does nothing to files that are not as it expects."""
-        try:
-            await self._systemd.disarm(UNIT)
-        except SystemdError:
-            return
+        for unit in (EARLY_UNIT, UNIT):
+            with contextlib.suppress(SystemdError):
+                await self._systemd.disarm(unit)

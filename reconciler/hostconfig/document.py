@@ -9,9 +9,6 @@ from typing import Any
 from reconciler.hostconfig.model import Code, Finding
 
 BOM = b"\xef\xbb\xbf"
-LONE_COMMA = re.compile(rb"""^(\xef\xbb\xbf)?[ \t]*["']?imports["']?[ \t]*=[ \t]*\[([ \t]*,[^\]\n]*)\]""", re.MULTILINE)
-"""`imports = [ , ]` and `imports = [, "x"]`: what a well-known uninstaller leaves."""
-
 Document = dict[str, Any]
 
 
@@ -51,20 +48,4 @@ def _why(path: str, data: bytes, message: str) -> Finding:
     line = int(found.group(1)) if found else None
     if re.search(rb"^\s*\{\{.*\}\}", data, re.MULTILINE):
         return Finding(Code.TEMPLATE_FILE, path, f"{path} is a Go template, not TOML", line)
-    repairable = bool(LONE_COMMA.search(data)) and _parses(LONE_COMMA.sub(mend_comma, data))
-    return Finding(Code.INVALID_TOML, path, f"{path}: {message}", line, repairable)
-
-
-def mend_comma(match: re.Match[bytes]) -> bytes:
-    """The import list without its leading commas."""
-    inner = match.group(2)
-    kept = re.sub(rb"^[ \t]*(,[ \t]*)+", b"", inner)
-    return match.group(0)[: match.start(2) - match.start(0)] + (kept or b" ") + b"]"
-
-
-def _parses(data: bytes) -> bool:
-    try:
-        tomllib.loads(data.removeprefix(BOM).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return False
-    return True
+    return Finding(Code.INVALID_TOML, path, f"{path}: {message}", line)

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from collections.abc import Iterator
 
 from reconciler.hostconfig import blocks, imports_list
 from reconciler.hostconfig.distribution import is_generated
-from reconciler.hostconfig.effective import OUR_PREFIX, Effective
+from reconciler.hostconfig.effective import Effective
 from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.mending import OUR_PREFIX
 from reconciler.hostconfig.model import Code, Refused
 from reconciler.hostconfig.snapshot import Snapshot
 
 PATTERN = f"{OUR_PREFIX}*.toml"
-HEADER = "# Made by runtime-reconciler; `reconciler config remove` takes it away.\n"
+HEADER = b"# Made by runtime-reconciler; `reconciler config remove` takes its part of it away.\n"
+LEFT = b"# Of runtime-reconciler; its part was taken away, and what others wrote here stays.\n"
 CREATED_VERSION = 3
 """`version` of a main file that we make: every 2.x knows it."""
 _VOLATILE = ("/run/", "/var/run/", "/tmp/")
@@ -35,12 +38,35 @@ def file_name(name: str) -> str:
 
 
 def take(snapshot: Snapshot, effective: Effective, name: str) -> None:
-    """Delete the drop-in of `name`: where it is read from, and one beside the main file that is not read any more."""
+    """Take the drop-in of `name` out: where it is read from, and one beside the main file that is not read any more.
+
+    What others wrote into it stays.
+    """
     wanted = file_name(name)
     read = [file.path for file in effective.files if posixpath.basename(file.path) == wanted]
     orphans = snapshot.host.glob(posixpath.join(posixpath.dirname(effective.main), "*", wanted))
     for path in dict.fromkeys(snapshot.host.real(path) for path in (*read, *orphans)):
-        snapshot.put(path, None)
+        snapshot.put(path, rest_of(snapshot.read(path) or b"", name))
+
+
+def rest_of(data: bytes, name: str) -> bytes | None:
+    """What others wrote into our drop-in; None when that says nothing to containerd, or would stop it.
+
+    One without our comments (somebody's tool rewrote it) is all ours.
+    """
+    if blocks.get(data, name) is None:
+        return data if data.startswith(LEFT) else None
+    others = blocks.take(data, name)
+    for line in (HEADER, LEFT):
+        others = others.replace(line, b"", 1)
+    return LEFT + others if _says_something(others) else None
+
+
+def _says_something(data: bytes) -> bool:
+    try:
+        return tomllib.loads(data.decode()) != {}
+    except ValueError:
+        return False
 
 
 def place(snapshot: Snapshot, base: Effective, name: str, text: str) -> None:
@@ -50,7 +76,10 @@ def place(snapshot: Snapshot, base: Effective, name: str, text: str) -> None:
     if snapshot.host.exists(real) and not snapshot.host.is_dir(real):
         raise Refused(Code.NOT_WRITABLE, f"{real} is not a directory: our drop-in must go there")
     path = posixpath.join(real, file_name(name))
-    snapshot.put(path, (HEADER + text).encode())
+    was = snapshot.seen.get(path)
+    keeps_its_place = was is not None and blocks.get(was, name) is not None and rest_of(was, name) is not None
+    held = was if keeps_its_place else snapshot.read(path)
+    snapshot.put(path, blocks.put(held or HEADER, name, text))
     if folder is None:
         _import(snapshot, base)
 

@@ -12,14 +12,11 @@ from dataclasses import dataclass, field, replace
 from reconciler.hostconfig import merging
 from reconciler.hostconfig.document import Document, Unreadable, line_of, parse
 from reconciler.hostconfig.hostroot import BadPattern, HostRoot
+from reconciler.hostconfig.mending import OUR_PREFIX, is_leftover, mended
 from reconciler.hostconfig.model import Code, Finding
 from reconciler.hostconfig.version import Version
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
-OUR_PREFIX = "runtime-reconciler-"
-"""Of the names of our own drop-ins."""
-LEFTOVERS = ("kata-deploy", OUR_PREFIX)
-"""Imports of installers that are known to leave a dangling one behind; only these are repaired."""
 FILES_MAX = 500
 """Imported files; far above anything seen, so that a mistake cannot run away."""
 
@@ -162,7 +159,7 @@ class _Loader:
             result.stop(Finding(Code.DANGLING_IMPORT, path, f"{path} cannot be read: {error.strerror}"))
         except Unreadable as error:
             ours = posixpath.basename(path).startswith(OUR_PREFIX)
-            result.stop(replace(error.finding, repairable=error.finding.repairable or ours))
+            result.stop(replace(error.finding, repairable=ours or mended(data or b"") is not None))
         else:
             problem = _shape(path, document)
             if problem is None:
@@ -177,7 +174,8 @@ class _Loader:
             line = line_of(loaded.data, entry)
             if entry in entries[:number]:
                 text = f"{loaded.path} imports {entry} twice; harmless"
-                result.findings.append(Finding(Code.DUPLICATE_IMPORT, loaded.path, text, line))
+                finding = Finding(Code.DUPLICATE_IMPORT, loaded.path, text, line, repairable=is_leftover(entry))
+                result.findings.append(finding)
             if not entry:
                 text = f"{loaded.path} has an empty import, which is a directory for containerd: take it out"
                 result.stop(Finding(Code.DANGLING_IMPORT, loaded.path, text, line_of(loaded.data, "imports"), True))
@@ -203,9 +201,8 @@ class _Loader:
 
 
 def _dangling(one: _Import) -> Finding:
-    repairable = any(mark in posixpath.basename(one.path) for mark in LEFTOVERS)
     text = f"{one.path} is imported by {one.where} and is not there: take the entry out or put the file back"
-    return Finding(Code.DANGLING_IMPORT, one.path, text, repairable=repairable)
+    return Finding(Code.DANGLING_IMPORT, one.path, text, repairable=is_leftover(one.path))
 
 
 def _shape(path: str, document: Document) -> Finding | None:

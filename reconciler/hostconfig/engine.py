@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,9 +16,10 @@ from reconciler.api.noderuntime import RevisionData
 from reconciler.cri.api import Cri, CriError
 from reconciler.hostconfig import directories, writing
 from reconciler.hostconfig.deadman import DeadMan
-from reconciler.hostconfig.distribution import edited_file, refuse_unsupported
+from reconciler.hostconfig.distribution import edited_file, is_generated, refuse_unsupported
 from reconciler.hostconfig.dump import Dump
 from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.last_good import LastGood
 from reconciler.hostconfig.lock import host_lock
 from reconciler.hostconfig.model import Code, Findings, Outcome, Refused, Timing, Verdict
 from reconciler.hostconfig.planning import holds, plan_apply, plan_remove
@@ -82,6 +83,7 @@ class HostConfig:
             self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace)
             self._dead_man = DeadMan(systemd, self._host, self._state, state_dir, unit, trace)
         self._busy = False
+        self._last_good = LastGood(self._host, self._state.folder)
         self._proven = Proven(self._host, self._state.folder, version, trace)
         self.rescue = Rescue(
             self._host,
@@ -177,12 +179,13 @@ class HostConfig:
             await fence()
         runtimes = dict(journal.runtimes)
         if operation == "apply":
-            runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
+            runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.written)))
         made = await asyncio.to_thread(directories.missing, self._host, [file.path for file in plan.files])
         made = tuple(sorted({*journal.directories, *made}))
         journal = Journal(runtimes=runtimes, directories=made, pending=pending)
         await asyncio.to_thread(self._lay_down, plan, journal)
         outcome = await self._transaction().drive(journal, pending)
+        await asyncio.to_thread(self._keep_last_good)
         if not outcome.good:
             return replace(outcome, findings=plan.now.findings)
         return _described(plan, outcome)
@@ -194,6 +197,7 @@ class HostConfig:
     def _lay_down(self, plan: Plan, journal: Journal) -> None:
         """All that the change needs of the state directory, before its first write."""
         self._proven.forget()  # of files that are about to be others
+        self._last_good.forget()
         self._state.keep(plan.files)
         self._state.save(journal)
 
@@ -205,11 +209,12 @@ class HostConfig:
         if operation == "remove":
             runtimes.pop(name, None)
         elif operation == "apply" and plan.ours and await asyncio.to_thread(holds, self._snapshot(), name):
-            runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.ours)))
+            runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.written)))
         if runtimes != journal.runtimes:
             if fence is not None:
                 await fence()
             await asyncio.to_thread(self._note, journal, runtimes)
+        await asyncio.to_thread(self._keep_last_good)
         return _described(plan, Outcome(Verdict.UNCHANGED))
 
     def _note(self, journal: Journal, runtimes: dict[str, Held]) -> None:
@@ -224,6 +229,7 @@ class HostConfig:
             uid=uid,
             files=pending_files(plan.files),
             ours=tuple(sorted(plan.ours)),
+            written=tuple(sorted(plan.written)),
             gone=tuple(sorted(plan.gone)),
             handlers_before=plan.now.handlers,
             default_runtime=plan.now.default_runtime,
@@ -282,14 +288,27 @@ class HostConfig:
     async def _recover(self) -> list[Outcome]:
         journal = await asyncio.to_thread(self._state.load)
         if journal.pending is None:
+            if not journal.runtimes:
+                await asyncio.to_thread(self._last_good.forget)
             await asyncio.to_thread(self._state.forget)  # the bytes of a change whose maker died right after closing it
             return []
-        return [await self._transaction().recover(journal, journal.pending)]
+        outcome = await self._transaction().recover(journal, journal.pending)
+        await asyncio.to_thread(self._keep_last_good)
+        return [outcome]
+
+    def _keep_last_good(self) -> None:
+        """The main file as it is, while something of ours is on the host and no change of ours is open."""
+        journal, snapshot = self._state.load(), self._snapshot()
+        found = snapshot.examine(snapshot.effective())
+        if not journal.runtimes:
+            self._last_good.forget()
+        elif found.serves and journal.pending is None and not is_generated(self._config_path):
+            self._last_good.keep(snapshot.main)
 
     # Plans
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self._host, self._config_path, self._version, self._dump)
+        return Snapshot(self._host, self._config_path, self._version, self._dump, self._last_good)
 
     def _plan_apply(self, name: str, data: RevisionData) -> Plan:
         supported(self._version)
@@ -323,7 +342,16 @@ class HostConfig:
             boot=self._boot_id(),
             trace=self._trace,
             planned_outage=self._set_busy,
+            no_worse=self._no_worse,
         )
+
+    def _no_worse(self, change: Mapping[str, bytes | None]) -> bool:
+        snapshot = self._snapshot()
+        now = snapshot.examine(snapshot.effective())
+        for path, data in change.items():
+            snapshot.put(path, data)
+        then = snapshot.examine(snapshot.effective())
+        return (then.loads or not now.loads) and (then.serves or not now.serves)
 
     def _host_boot_id(self) -> str:
         try:

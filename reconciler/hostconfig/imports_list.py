@@ -55,31 +55,53 @@ def add(data: bytes, entry: str) -> bytes:
         return data[:at] + b"imports = [" + quoted + b"] " + ADDED + line_end(data) + data[at:]
     if data[found.value : found.value + 1] != b"[":
         raise NoList("`imports` is not a list")
-    entries = _entries(data, found)
-    if entries:
-        at = entries[-1].end
+    listed = _entries(data, found)
+    if listed:
+        at = listed[-1].end
         return data[:at] + b", " + quoted + data[at:]
     return data[: found.value + 1] + quoted + data[found.value + 1 :]
 
 
-def remove(data: bytes, entry: str) -> bytes:
-    """`data` without `entry` in its imports; a line that we added goes when nothing else is in it."""
+def entries(data: bytes) -> list[str]:
+    """All of its imports, as written. Raises NoList."""
+    found = next((one for one in _statements(data) if one.key == "imports"), None)
+    return [] if found is None else [one.value for one in _entries(data, found)]
+
+
+def lists(data: bytes) -> list[list[str]]:
+    """The entries of every `imports` above the first table: more than one list is not TOML. Raises NoList."""
+    found = [one for one in _statements(data) if one.key == "imports"]
+    return [[one.value for one in _entries(data, statement)] for statement in found]
+
+
+def drop(data: bytes, number: int) -> bytes:
+    """`data` without the lines of its list `number`, from 0. Raises NoList."""
+    found = [one for one in _statements(data) if one.key == "imports"][number]
+    return data[: found.start] + data[found.end :].removeprefix(b"\r").removeprefix(b"\n")
+
+
+def remove(data: bytes, entry: str, *, last: bool = False) -> bytes:
+    """`data` without `entry` in its imports, the first one or the `last`.
+
+    A line that we added goes when nothing else is in it.
+    """
     found = next((one for one in _statements(data) if one.key == "imports"), None)
     if found is None:
         return data
-    entries = _entries(data, found)
-    number = next((number for number, one in enumerate(entries) if one.value == entry), None)
-    if number is None:
+    listed = _entries(data, found)
+    found_at = [number for number, one in enumerate(listed) if one.value == entry]
+    if not found_at:
         return data
-    if len(entries) == 1 and data[found.value : found.end].rstrip().endswith(ADDED):
+    number = found_at[-1 if last else 0]
+    if len(listed) == 1 and data[found.value : found.end].rstrip().endswith(ADDED):
         rest = data[found.end :]
         return data[: found.start] + rest.removeprefix(b"\r").removeprefix(b"\n")
-    start, end = entries[number].start, entries[number].end
+    start, end = listed[number].start, listed[number].end
     if number > 0:
-        comma = data.rfind(b",", entries[number - 1].end, start)
+        comma = data.rfind(b",", listed[number - 1].end, start)
         start = comma if _only_blanks(data[comma + 1 : start]) else start
-    elif number + 1 < len(entries):
-        comma = data.find(b",", end, entries[number + 1].start)
+    elif number + 1 < len(listed):
+        comma = data.find(b",", end, listed[number + 1].start)
         end = comma + 1 + len(re.match(rb"[ \t]*", data[comma + 1 :])[0])  # type: ignore[index]
     return data[:start] + data[end:]
 

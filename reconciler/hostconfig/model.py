@@ -172,5 +172,7 @@ class Timing:
     poll: float = 0.05
     call: float = 2.0
     """One CRI call of the proof."""
+    dead_man_early: float = 15.0
+    """The host undoes by itself after this, if we do not disarm and containerd is down."""
     dead_man: float = 45.0
-    """The host undoes by itself after this, if we do not disarm."""
+    """And after this whatever containerd does."""

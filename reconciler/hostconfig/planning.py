@@ -56,6 +56,7 @@ def plan_apply(snapshot: Snapshot, name: str, data: RevisionData, held: tuple[st
         now,
         then,
         ours=frozenset(handler.name for handler in data.handlers),
+        written=ours.handlers,
         gone=frozenset(now.handlers) - frozenset(then.handlers),
         sockets=tuple(snapshotter.address for snapshotter in data.snapshotters),
     )
@@ -76,8 +77,8 @@ def plan_remove(snapshot: Snapshot, name: str, held: tuple[str, ...] | None) -> 
 
 def _without(snapshot: Snapshot, effective: Effective, name: str, held: tuple[str, ...] | None) -> Effective:
     """The configuration less `name`; leaves the change that makes it."""
-    snapshot.rewrite(effective, _stripper(effective, name, held))
     dropins.take(snapshot, effective, name)
+    snapshot.rewrite(effective, _stripper(effective, name, held))
     return snapshot.effective()
 
 
@@ -113,7 +114,11 @@ def holds(snapshot: Snapshot, name: str) -> bool:
     """True when the files that are read hold something of `name`."""
     files = snapshot.effective().files
     wanted = dropins.file_name(name)
-    return any(blocks.get(file.data, name) or posixpath.basename(file.path) == wanted for file in files)
+    return any(
+        blocks.get(file.data, name)
+        or (posixpath.basename(file.path) == wanted and not file.data.startswith(dropins.LEFT))
+        for file in files
+    )
 
 
 def _no_conflicts(base: Effective, names: list[str]) -> None:

@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from reconciler.hostconfig import crosscheck
+from reconciler.hostconfig import crosscheck, writing
 from reconciler.hostconfig.checks import examine
 from reconciler.hostconfig.dump import Dump
 from reconciler.hostconfig.effective import DEFAULT_CONFIG, Effective, load
 from reconciler.hostconfig.hostroot import HostRoot
+from reconciler.hostconfig.last_good import Kept, LastGood, noted
 from reconciler.hostconfig.model import Code, FileChange, Findings, Refused
 from reconciler.hostconfig.version import Version
 
@@ -23,6 +24,8 @@ class FilePlan:
     """The host's, links followed: the file itself."""
     before: bytes | None
     after: bytes | None
+    mode: int = writing.MODE
+    """Of a file that is not there yet."""
 
     def change(self) -> FileChange:
         action = "created" if self.before is None else "deleted" if self.after is None else "edited"
@@ -37,6 +40,8 @@ class Plan:
     then: Findings
     ours: frozenset[str] = frozenset()
     """Handlers that CRI must serve when it is done."""
+    written: frozenset[str] = frozenset()
+    """Those of them that we write: a payload's own tables are not ours to take out."""
     gone: frozenset[str] = frozenset()
     """Handlers that CRI must not serve when it is done."""
     sockets: tuple[str, ...] = ()
@@ -52,8 +57,17 @@ class Snapshot:
     version: Version
     dump: Dump | None = None
     """The host's own binary, for a second opinion."""
+    last_good: LastGood | None = None
+    """What the main file was, when something of ours is on the host."""
     overlay: dict[str, bytes | None] = field(default_factory=dict)
     seen: dict[str, bytes | None] = field(default_factory=dict)
+    modes: dict[str, int] = field(default_factory=dict)
+    """Of files that are put where there are none, where it is not the usual one."""
+
+    @property
+    def main(self) -> str:
+        """Real path of the main file."""
+        return self.host.real(self.config_path or DEFAULT_CONFIG)
 
     def effective(self) -> Effective:
         """What containerd makes of the files with the change."""
@@ -67,9 +81,26 @@ class Snapshot:
     def examine(self, effective: Effective) -> Findings:
         """What is found in it. The binary is asked about files that are there, not about a change."""
         found = examine(effective, self.host)
-        if self.dump is None or self.overlay:
+        if self.overlay:
             return found
-        return crosscheck.examine(self.dump, self.config_path, found, effective.main)
+        if self.dump is not None:
+            found = crosscheck.examine(self.dump, self.config_path, found, effective.main)
+        return noted(found, effective.main, self.read(self.main)) if self._lost(found) else found
+
+    def _lost(self, found: Findings) -> Kept | None:
+        if self.last_good is None or any(one.code is Code.UNSUPPORTED_SYNTAX for one in found.findings):
+            return None
+        try:
+            return self.last_good.lost(self.main, self.read(self.main), loads=found.loads)
+        except (OSError, Refused):
+            return None  # there, and not a file that can be read
+
+    def put_back_main(self) -> None:
+        """The last good main file in place of one that vanished; no change when that is not known."""
+        kept = self._lost(examine(self.effective(), self.host))
+        if kept is not None:
+            self.put(kept.path, kept.data)
+            self.modes[kept.path] = kept.mode
 
     def compare(self, plan: Plan) -> None:
         """Raises Refused when the binary sees another difference than `plan` says."""
@@ -110,9 +141,13 @@ class Snapshot:
 
         Drop-ins come before the main file that imports them, and go after it.
         """
-        main = self.host.real(self.config_path or DEFAULT_CONFIG)
-        plans = [FilePlan(path, self.seen[path], after) for path, after in self.overlay.items()]
-        return tuple(sorted(plans, key=lambda plan: (1 if plan.path == main else 2 * (plan.after is None), plan.path)))
+        plans = [
+            FilePlan(path, self.seen[path], after, self.modes.get(path, writing.MODE))
+            for path, after in self.overlay.items()
+        ]
+        return tuple(
+            sorted(plans, key=lambda plan: (1 if plan.path == self.main else 2 * (plan.after is None), plan.path))
+        )
 
 
 def _diff(path: str, before: bytes, after: bytes) -> str:

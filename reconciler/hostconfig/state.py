@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.hostconfig.model import Code, Refused
 from reconciler.hostconfig.snapshot import FilePlan
-from reconciler.hostconfig.writing import Trace, digest, read, sync_directory, write_state
+from reconciler.hostconfig.writing import MODE, Trace, digest, read, sync_directory, write_state
 
 JOURNAL = "journal.json"
 LOCK = "lock"
@@ -34,6 +34,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: str = ""
     handlers: tuple[str, ...] = ()
+    """Those that we wrote."""
 
 
 class PendingFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ class PendingFile(msgspec.Struct, frozen=True, kw_only=True):
     before: str
     """Digest, or `absent`."""
     after: str
+    mode: int = MODE
+    """Of a file that is not there."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +55,9 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     step: Step = Step.WRITING
     files: tuple[PendingFile, ...] = ()
     ours: tuple[str, ...] = ()
+    """Handlers that CRI must serve."""
+    written: tuple[str, ...] = ()
+    """Those of them that we write."""
     gone: tuple[str, ...] = ()
     handlers_before: tuple[str, ...] = ()
     default_runtime: str = ""
@@ -151,4 +157,7 @@ class State:
 
 
 def pending_files(plans: tuple[FilePlan, ...]) -> tuple[PendingFile, ...]:
-    return tuple(PendingFile(path=plan.path, before=digest(plan.before), after=digest(plan.after)) for plan in plans)
+    return tuple(
+        PendingFile(path=plan.path, before=digest(plan.before), after=digest(plan.after), mode=plan.mode)
+        for plan in plans
+    )

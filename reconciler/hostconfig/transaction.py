@@ -22,6 +22,7 @@ from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, Outcome, Refused, Timing, Verdict
 from reconciler.hostconfig.proof import Proof, Prover, expectation, expectation_of_undo
 from reconciler.hostconfig.state import Held, Journal, Pending, PendingFile, State, Step
+from reconciler.hostconfig.undoing import NoWorse, Undoing
 from reconciler.hostconfig.writing import Trace, digest
 from reconciler.systemd.api import SystemdError
 
@@ -48,8 +49,10 @@ class Transaction:
         boot: str,
         trace: Trace,
         planned_outage: Callable[[bool], None],
+        no_worse: NoWorse,
     ) -> None:
         self._host, self._state = host, state
+        self._undoing = Undoing(host, state, no_worse)
         self._prover, self._dead_man = prover, dead_man
         self._clock, self._timing, self._boot, self._trace = clock, timing, boot, trace
         self._planned_outage = planned_outage
@@ -107,18 +110,10 @@ class Transaction:
         now = self._now(file)
         if now == new:
             return
-        if now != old and self._torn(file):
+        if now != old and self._undoing.torn(file):
             old = now
-        data = self._state.bytes_of(new)
-        writing.replace(self._host, file.path, old, data, temporary_in=self._temporary(file.path), trace=self._trace)
-
-    def _torn(self, file: PendingFile) -> bool:
-        """Whether the file is half of a write of ours, in place, in either direction."""
-        data = writing.read(self._host.local(file.path))
-        before, after = (self._state.bytes_of(wanted) for wanted in (file.before, file.after))
-        if data is None or before is None or after is None:
-            return False
-        return writing.torn(data, before, after) or writing.torn(data, after, before)
+        data, aside = self._state.bytes_of(new), self._temporary(file.path)
+        writing.replace(self._host, file.path, old, data, temporary_in=aside, trace=self._trace, mode=file.mode)
 
     def _temporary(self, path: str) -> Path:
         """The parent of the file's directory: no import of the directory matches there."""
@@ -133,7 +128,11 @@ class Transaction:
     def _written(self, pending: Pending) -> list[PendingFile]:
         """Files that hold something of the change."""
         changed = [file for file in pending.files if file.after != file.before]
-        return [file for file in changed if self._now(file) == file.after or self._torn(file)]
+        return [
+            file
+            for file in changed
+            if self._now(file) == file.after or self._undoing.torn(file) or self._undoing.holds_ours(pending, file)
+        ]
 
     async def _withdraw(self, journal: Journal, pending: Pending, error: Refused) -> Outcome:
         """A write failed: put back those that were written; the daemon has seen none of it on purpose."""
@@ -182,8 +181,8 @@ class Transaction:
         since = self._clock.monotonic()
         self._planned_outage(True)
         try:
-            if self._dead_man is not None and guard is not None:
-                await self._dead_man.arm(self._timing.dead_man)
+            if guard is not None:
+                await self._arm()
             since = self._clock.monotonic()
             self._restarted = True
             result = await prover.restart()
@@ -204,8 +203,11 @@ class Transaction:
         """While we live and wait for a slow start, the host must not undo."""
         while True:
             await asyncio.sleep(REARM)
-            if self._dead_man is not None:
-                await self._dead_man.arm(self._timing.dead_man)
+            await self._arm()
+
+    async def _arm(self) -> None:
+        if self._dead_man is not None:
+            await self._dead_man.arm(early=self._timing.dead_man_early, late=self._timing.dead_man)
 
     # The way back
 
@@ -216,14 +218,18 @@ class Transaction:
         its copies already.
         """
         left = []
-        for file in reversed(pending.files):
-            try:
-                await asyncio.to_thread(self._put, file, file.after, file.before)
-            except Refused as error:
-                left.append(error.message)
-                if error.code is Code.NOT_WRITABLE:
-                    text = f"{pending.reason}; not taken back yet: {error.message}"
-                    return self._outcome(Verdict.BROKEN, Code.NOT_WRITABLE, text)
+        try:
+            journal, pending = await self._follow(journal, pending)
+            for file in reversed(pending.files):
+                try:
+                    await asyncio.to_thread(self._put, file, file.after, file.before)
+                except Refused as error:
+                    if error.code is Code.NOT_WRITABLE:
+                        raise
+                    left.append(error.message)
+        except Refused as error:
+            text = f"{pending.reason}; not taken back yet: {error.message}"
+            return self._outcome(Verdict.BROKEN, Code.NOT_WRITABLE, text)
         if pending.commit is None:
             pending = msgspec.structs.replace(pending, commit=self._clock.monotonic(), boot=self._boot)
             journal = await self._save(journal, pending)
@@ -235,6 +241,13 @@ class Transaction:
             message += f"; the old configuration does not serve either ({proof.message}): it was not the cause"
         await self._finish(pending, undone=not left)
         return self._outcome(Verdict.BROKEN, Code.VERIFY_FAILED, message, undone=not left)
+
+    async def _follow(self, journal: Journal, pending: Pending) -> tuple[Journal, Pending]:
+        """To files that somebody edited since the change. Raises Refused(NotWritable)."""
+        followed = await asyncio.to_thread(self._undoing.follow, pending)
+        if followed == pending:
+            return journal, pending
+        return await self._save(journal, followed), followed
 
     # The journal
 
@@ -257,7 +270,7 @@ class Transaction:
             writing.clean(self._host, file.path, self._temporary(file.path))
         journal = self._state.load()
         runtimes = dict(journal.runtimes)
-        held = Held(uid=pending.uid, handlers=pending.ours) if pending.operation == "apply" else None
+        held = Held(uid=pending.uid, handlers=pending.written) if pending.operation == "apply" else None
         held = pending.previous if undone else held
         runtimes.pop(pending.name, None)
         if held is not None:

@@ -18,6 +18,8 @@ Trace = Callable[[str], None]
 """Called before each step that changes something; tests end the process there."""
 
 ABSENT = "absent"
+MODE = 0o644
+"""Of a configuration file that was not there."""
 MADE = "user.runtime-reconciler.made"
 """Extended attribute of a directory that we made."""
 _MOUNT_POINT = (errno.EBUSY, errno.EXDEV)
@@ -76,7 +78,16 @@ def probe(host: HostRoot, path: str) -> None:
         raise Refused(Code.NOT_WRITABLE, f"{path} is not a regular file")
 
 
-def replace(host: HostRoot, path: str, expected: str, data: bytes | None, *, temporary_in: Path, trace: Trace) -> None:
+def replace(
+    host: HostRoot,
+    path: str,
+    expected: str,
+    data: bytes | None,
+    *,
+    temporary_in: Path,
+    trace: Trace,
+    mode: int = MODE,
+) -> None:
     """Put `data` (None: no file) in place of the file whose digest is `expected`.
 
     The temporary file lies in `temporary_in`, where no import matches it, or, when that is another
@@ -92,7 +103,7 @@ def replace(host: HostRoot, path: str, expected: str, data: bytes | None, *, tem
             local.unlink(missing_ok=True)
         else:
             make_directories(local.parent)
-            _rename_into(local, path, expected, data, temporary_in, trace)
+            _rename_into(local, path, expected, data, temporary_in, trace, mode)
         sync_directory(local.parent)
     except OSError as error:
         raise Refused(Code.NOT_WRITABLE, f"{path}: {error.strerror}") from error
@@ -109,12 +120,14 @@ def make_directories(folder: Path) -> None:
     sync_directory(folder.parent)
 
 
-def _rename_into(local: Path, path: str, expected: str, data: bytes, temporary_in: Path, trace: Trace) -> None:
+def _rename_into(
+    local: Path, path: str, expected: str, data: bytes, temporary_in: Path, trace: Trace, mode: int
+) -> None:
     for folder in (temporary_in, local.parent):
         temporary = _temporary(folder, path)
         trace(f"temporary {path}")
         try:
-            _fill(temporary, data, local)
+            _fill(temporary, data, local, mode)
             if digest(read(local)) != expected:
                 raise Refused(Code.FOREIGN_CHANGE, f"{path} was edited while we worked")
             trace(f"rename {path}")
@@ -139,8 +152,8 @@ def clean(host: HostRoot, path: str, temporary_in: Path) -> None:
             _temporary(folder, path).unlink(missing_ok=True)
 
 
-def _fill(temporary: Path, data: bytes, like: Path) -> None:
-    """A new file that holds `data` with owner, mode and xattrs of `like` (0644 of root when there is none)."""
+def _fill(temporary: Path, data: bytes, like: Path, mode: int) -> None:
+    """A new file that holds `data` with owner, mode and xattrs of `like` (`mode` of root when there is none)."""
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -148,7 +161,7 @@ def _fill(temporary: Path, data: bytes, like: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             _copy_attributes(handle, like)
         if not like.exists():
-            os.fchmod(handle, 0o644)
+            os.fchmod(handle, mode)
         os.fsync(handle)
     finally:
         os.close(handle)

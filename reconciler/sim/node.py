@@ -337,7 +337,8 @@ class SimNode:
     async def _dead_man(self, argv: tuple[str, ...]) -> None:
         """The transient service of the dead-man switch fired."""
         log.warning("dead-man switch fired", extra={"node": self.name})
-        verbs = await asyncio.to_thread(deadman.run, self.root, argv)
+        unit = self.daemon.unit
+        verbs = await asyncio.to_thread(deadman.run, self.root, argv, active=unit.active, sub=unit.sub)
         if "reset-failed" in verbs:
             self.daemon.reset_failed()
         if "restart" in verbs:

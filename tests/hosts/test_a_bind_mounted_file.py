@@ -47,5 +47,6 @@ async def test_the_host_takes_it_back_without_us(mounted: Bench) -> None:
     with pytest.raises(Killed):
         await mounted.engine().apply("kata", "uid-1", KATA)
     assert mounted.machine.armed is not None
-    assert deadman.run(mounted.root, mounted.machine.armed) == ["reset-failed", "restart"]
+    verbs = deadman.run(mounted.root, mounted.machine.armed, active="active", sub="running")
+    assert verbs == ["reset-failed", "restart"]
     assert mounted.config.read_bytes() == MAIN

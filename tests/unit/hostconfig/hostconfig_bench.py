@@ -37,7 +37,7 @@ class Machine:
         self.active, self.serves = "active", True
         self.handlers: tuple[str, ...] = ()
         self.result = "success"
-        self.armed: tuple[str, ...] | None = None
+        self.timers: dict[str, tuple[float, tuple[str, ...]]] = {}
         self.rejects: Callable[[set[str]], str] = lambda handlers: ""
         self.boot()
         self.starts = 0
@@ -100,10 +100,15 @@ class Machine:
         return None
 
     async def arm(self, name: str, *, after: float, argv: tuple[str, ...]) -> None:
-        self.armed = argv
+        self.timers[name] = (after, argv)
 
     async def disarm(self, name: str) -> None:
-        self.armed = None
+        self.timers.pop(name, None)
+
+    @property
+    def armed(self) -> tuple[str, ...] | None:
+        """What the switch runs at last; None while it is disarmed."""
+        return next((argv for _, argv in reversed(self.timers.values())), None)
 
     async def system_state(self, *, timeout: float = 5) -> str:
         return "running"
@@ -201,10 +206,12 @@ class Bench:
         )
 
     def leftovers(self) -> list[str]:
-        """Files that are neither the configuration nor the journal and its lock."""
+        """Files that are neither the configuration nor the journal, its lock, and what is kept as long as it is."""
         state = self.root / "var/lib/runtime-reconciler"
         files = [path for top in (self.root / "etc", state) for path in top.rglob("*") if path.is_file()]
-        return [str(path) for path in files if path not in (self.config, state / "journal.json", state / "lock")]
+        expected = [self.config, state / "journal.json", state / "lock"]
+        expected += [state / "last-good.json"] if self.engine().journal() else []
+        return [str(path) for path in files if path not in expected]
 
 
 class _Clock:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-
 import pytest
 from hostconfig_bench import KATA, MAIN, Bench, Killed
 
@@ -89,29 +86,3 @@ async def test_a_bad_apply_killed_anywhere_is_undone_with_two_restarts(bench: Be
 
 async def test_twelve_steps_are_all_of_them(bench: Bench) -> None:
     assert await steps_of_apply(bench) == 12
-
-
-async def test_the_host_takes_a_change_back_when_nobody_comes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script that the timer runs, with a root of our own in place of the host's /."""
-    await steps_of_apply(bench)
-    proven = bench.steps.seen.index("proven")
-    await bench.engine().remove("kata")
-    await kill(bench, proven, "apply")
-    script = bench.root / "var/lib/runtime-reconciler/undo.sh"
-    assert bench.machine.armed == ("/bin/sh", "/var/lib/runtime-reconciler/undo.sh")
-    text = script.read_text().replace("/etc/", f"{bench.root}/etc/").replace("/var/lib/", f"{bench.root}/var/lib/")
-    commands = bench.root / "bin"
-    commands.mkdir()
-    (commands / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {bench.root}/systemctl\n')
-    (commands / "systemctl").chmod(0o755)
-    environment = {"PATH": f"{commands}:/usr/bin:/bin"}
-    await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", text], env=environment, check=True)
-    assert bench.config.read_bytes() == MAIN
-    asked = (bench.root / "systemctl").read_text()
-    assert asked == "reset-failed containerd.service\nrestart containerd.service\n"
-    bench.machine.boot()
-    bench.machine.starts = 0
-    (outcome,) = await bench.engine().recover()
-    assert outcome.undone
-    assert bench.machine.starts == 0
-    assert bench.engine().journal() == {}

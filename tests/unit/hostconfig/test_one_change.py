@@ -8,7 +8,7 @@ import json
 import pytest
 from hostconfig_bench import KATA, MAIN, Bench, Killed
 
-from reconciler.api.noderuntime import Handler, RevisionData
+from reconciler.api.noderuntime import Handler, RevisionData, WrittenBy
 from reconciler.hostconfig import Code, HostConfig, Verdict
 
 BLOCK = b"""# runtime-reconciler: begin kata
@@ -120,6 +120,16 @@ async def test_an_edit_during_our_work_wins(bench: Bench) -> None:
     assert (outcome.verdict, outcome.reason) == (Verdict.REFUSED, Code.FOREIGN_CHANGE)
     assert bench.config.read_bytes() == MAIN + b"# an admin\n"
     assert engine.journal() == {}
+
+
+async def test_tables_that_a_payload_wrote_stay_when_its_runtime_goes(bench: Bench) -> None:
+    vendor = b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.vendor]\nruntime_type = "io.x.v1"\n'
+    bench.config.write_bytes(MAIN + vendor)
+    data = RevisionData(handlers=(Handler(name="vendor", written_by=WrittenBy.PAYLOAD),))
+    outcome = await bench.engine().apply("vendor", "uid-1", data)
+    assert (outcome.verdict, bench.machine.handlers) == (Verdict.CHANGED, ("runc", "vendor"))
+    assert (await bench.engine().remove("vendor")).verdict is Verdict.UNCHANGED
+    assert (bench.config.read_bytes(), bench.machine.starts) == (MAIN + vendor, 1)
 
 
 async def test_a_cancelled_change_is_finished_first(bench: Bench) -> None:

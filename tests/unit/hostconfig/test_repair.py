@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
-from hostconfig_shapes import ALL, BROKEN, CONF_D, ONE, PLAIN, TWO, one
+from hostconfig_shapes import ALL, BROKEN, CONF_D, ONE, PLAIN, RUNC, TWO, one
 from hostconfig_trees import FOLDER, GVISOR, MAIN, Tree, read, write
 
 from reconciler.hostconfig import Code, HostConfig, Verdict
@@ -17,6 +18,26 @@ MENDABLE: dict[str, tuple[Tree, Tree]] = {
     "a comma before the entries": (
         {**one('imports = [, "/etc/a.toml"]\n' + PLAIN), "/etc/a.toml": b""},
         {**one('imports = ["/etc/a.toml"]\n' + PLAIN), "/etc/a.toml": b""},
+    ),
+    "a comma too many between entries": (
+        {**one('imports = ["/etc/a.toml", , "/etc/b,,.toml"]\n' + PLAIN), "/etc/a.toml": b"", "/etc/b,,.toml": b""},
+        {**one('imports = ["/etc/a.toml", "/etc/b,,.toml"]\n' + PLAIN), "/etc/a.toml": b"", "/etc/b,,.toml": b""},
+    ),
+    "a second list of an installer": (
+        {
+            **one('imports = ["/opt/kata/kata-deploy.toml"]\nimports = ["/etc/a.toml"] # site\n' + PLAIN),
+            "/etc/a.toml": b"",
+            "/opt/kata/kata-deploy.toml": b"",
+        },
+        {
+            **one('imports = ["/etc/a.toml", "/opt/kata/kata-deploy.toml"] # site\n' + PLAIN),
+            "/etc/a.toml": b"",
+            "/opt/kata/kata-deploy.toml": b"",
+        },
+    ),
+    "a second list that says the same": (
+        {**one('imports = ["/etc/a.toml"]\nversion = 2\nimports = ["/etc/a.toml"]\n' + RUNC), "/etc/a.toml": b""},
+        {**one('imports = ["/etc/a.toml"]\nversion = 2\n' + RUNC), "/etc/a.toml": b""},
     ),
     "an empty import": (one('imports = [""]\n' + PLAIN), one("imports = []\n" + PLAIN)),
     "an import that an installer left, twice": (
@@ -47,7 +68,18 @@ def test_what_is_mendable(shape: str, release: str, tmp_path: Path) -> None:
     assert asyncio.run(host.repair()).verdict is Verdict.UNCHANGED
 
 
-@pytest.mark.parametrize("shape", [name for name in BROKEN if "begins with a comma" not in name])
+@pytest.mark.parametrize("release", ALL)
+def test_a_doubled_import_of_a_known_installer_is_taken_out_once(release: str, tmp_path: Path) -> None:
+    entries = ["/opt/kata-deploy.toml", "/etc/a.toml", "/etc/a.toml"]
+    files = {"/opt/kata-deploy.toml": b"[debug]\n", "/etc/a.toml": b""}
+    write(tmp_path, {**one(f"imports = {json.dumps([*entries, entries[0]])}\n{PLAIN}"), **files})
+    assert asyncio.run(HostConfig(tmp_path, "", release).repair()).verdict is Verdict.REPAIRED
+    assert read(tmp_path) == {**one(f"imports = {json.dumps(entries)}\n{PLAIN}"), **files}
+
+
+@pytest.mark.parametrize(
+    "shape", [name for name in BROKEN if name not in ("a list that begins with a comma", "two import lists")]
+)
 def test_everything_else_stays(shape: str, tmp_path: Path) -> None:
     code, files, releases = BROKEN[shape]
     write(tmp_path, files)

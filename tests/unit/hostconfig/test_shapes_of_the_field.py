@@ -156,10 +156,12 @@ def test_a_handlers_snapshotter_is_told_to_both_plugins_of_containerd_2(tmp_path
     data = RevisionData(handlers=(Handler(name="kata", runtime_type="io.containerd.kata.v2", snapshotter="nydus"),))
     asyncio.run(HostConfig(tmp_path, "", "2.2.9").apply("site", "uid", data))
     assert read(tmp_path)[f"{FOLDER}/runtime-reconciler-site.toml"].decode() == (
-        "# Made by runtime-reconciler; `reconciler config remove` takes it away.\n"
+        "# Made by runtime-reconciler; `reconciler config remove` takes its part of it away.\n"
+        "# runtime-reconciler: begin site\n"
         '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata]\n'
         '  runtime_type = "io.containerd.kata.v2"\n'
         '  snapshotter = "nydus"\n'
         '[plugins."io.containerd.cri.v1.images".runtime_platforms.kata]\n'
         '  snapshotter = "nydus"\n'
+        "# runtime-reconciler: end site\n"
     )
