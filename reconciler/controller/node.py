@@ -248,6 +248,8 @@ def patch_of(node: Node, runtime: str, move: Move, owner: NodeRuntime | None) ->
     }
     if move.clear_retry or gone:
         annotations[names.retry_annotation(runtime)] = None
+    if gone:  # or the next NodeRuntime of this name would never be taken off this node
+        annotations[names.skip_annotation(runtime)] = None
     there = (node.metadata.labels, node.metadata.annotations)
     body: dict[str, Any] = {
         "metadata": {

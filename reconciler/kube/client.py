@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 PAGE = 500
 """Objects a page: what kubectl and client-go ask for."""
+DRY_RUN = {"dryRun": "All"}
 TRIES = 4
 RETRY_BASE = 0.2
 RETRY_MAX = 5.0
@@ -99,7 +100,7 @@ class Client:
 
     async def create(self, resource: Resource[T], body: Any, namespace: str = "", *, rehearse: bool = False) -> T:
         """With `rehearse` nothing is stored, and an unknown field is an error: every check of the server's is made."""
-        query = {"dryRun": "All", "fieldValidation": "Strict"} if rehearse else None
+        query = {**DRY_RUN, "fieldValidation": "Strict"} if rehearse else None
         response = await self._send("POST", resource.path(namespace), query=query, body=body)
         return resource.decode(response.body)
 
@@ -117,8 +118,10 @@ class Client:
         subresource: str = "",
         content_type: str = MERGE_PATCH,
         field_manager: str = "",
+        rehearse: bool = False,
     ) -> T:
-        query = {"fieldManager": field_manager} if field_manager else None
+        """With `rehearse` nothing is stored; every check of the server's is made."""
+        query = {**({"fieldManager": field_manager} if field_manager else {}), **(DRY_RUN if rehearse else {})}
         path = resource.path(namespace, name, subresource)
         response = await self._send("PATCH", path, query=query, body=patch, content_type=content_type)
         return resource.decode(response.body)
@@ -133,15 +136,20 @@ class Client:
         resource_version: str = "",
         grace_seconds: int | None = None,
         propagation: str = "Background",
+        rehearse: bool = False,
     ) -> None:
-        """Raises NotFound when it is not there, Conflict when a precondition does not hold."""
+        """Raises NotFound when it is not there, Conflict when a precondition does not hold.
+
+        With `rehearse` nothing is deleted; every check of the server's is made.
+        """
         conditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if conditions:
             options["preconditions"] = conditions
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        await self._send("DELETE", resource.path(namespace, name), body=options)
+        query = DRY_RUN if rehearse else None
+        await self._send("DELETE", resource.path(namespace, name), query=query, body=options)
 
     def watch(
         self, resource: AnyResource, namespace: str, query: Mapping[str, str], *, timeout: float = 15.0

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from reconciler.api.node import AGENT_STAGES, POD_STAGES, NodeState, Problem, Stage, WorkResult, cut
+from reconciler.api.node import AGENT_STAGES, POD_STAGES, REST, NodeState, Problem, Stage, WorkResult, cut
 from reconciler.phases import stop
 from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts
@@ -51,7 +51,7 @@ BROKEN_STARTS = frozenset(
 
 def decide(facts: Facts, now: datetime) -> Decision:
     """The next step of this runtime on this node."""
-    decision = _next(facts, now)
+    decision = _retried(facts, _next(facts, now), now) if facts.retry else _next(facts, now)
     return stop.held(facts, decision) if facts.stopped else decision
 
 
@@ -210,7 +210,7 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
 
 
 def _repair(facts: Facts, state: NodeState, plan: Plan, now: datetime) -> Decision:
-    recent = tuple(t for t in state.repairs if now - t < timedelta(hours=1))
+    recent = () if facts.retry else tuple(t for t in state.repairs if now - t < timedelta(hours=1))
     lost = ", ".join(sorted(plan.handlers - facts.served))
     if len(recent) >= MAX_REPAIRS:
         message = (
@@ -224,7 +224,10 @@ def _repair(facts: Facts, state: NodeState, plan: Plan, now: datetime) -> Decisi
             stuck=Problem("Contested", message),
         )
     again = msgspec.structs.replace(state, repairs=(*recent, now), attempt=1)
-    return _start(facts, now) or _enter(facts, again, Stage.CONFIGURE, now, "HandlerLost", f"CRI does not serve {lost}")
+    message = f"CRI does not serve {lost}"
+    return _start(facts, now) or _enter(
+        facts, again, Stage.CONFIGURE, now, "HandlerLost", message, clear_retry=facts.retry
+    )
 
 
 def _start(facts: Facts, now: datetime) -> Wait | None:
@@ -268,6 +271,17 @@ def _agentless(facts: Facts, now: datetime) -> Wait:
     if now < told:
         return Wait(reason=missing.reason, awaits=Signal.AGENT, message=missing.message, until=told)
     return Wait(reason=missing.reason, awaits=Signal.AGENT, message=missing.message, trouble=missing)
+
+
+def _retried(facts: Facts, decision: Decision, now: datetime) -> Decision:
+    """A person asks for another try of what is stuck, or does not want to wait for the next one."""
+    state = facts.state
+    if state is None or state.stage in REST or not isinstance(decision, Wait):
+        return decision
+    if (decision.stuck is None and decision.awaits is not Signal.BACKOFF) or not facts.agent_ready:
+        return decision
+    again = msgspec.structs.replace(state, attempt=state.attempt + 1, error=None, pod=_pod_uid(facts, state))
+    return _enter(facts, again, state.stage, now, "Retried", "a person asked for it", clear_retry=True)
 
 
 # --- at work -------------------------------------------------------------------------------------
@@ -399,12 +413,11 @@ def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> De
     if facts.contested:
         contested = Problem("ConfigContested", cut(facts.contested))
         return _waiting(facts, state, now, Signal.CONFIG_MENDED, contested.reason, contested.message, contested)
-    if state.attempt > 1:
+    if state.attempt > 1 and state.error is not None:  # without: a person does not want to wait
         ready = state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
         if now < ready:
-            error = state.error or Problem("PayloadFailed")
-            message = f"{error.reason}: {error.message}"
-            return Wait(reason="Backoff", awaits=Signal.BACKOFF, message=message, until=ready, trouble=error)
+            message = _text(state.error)
+            return Wait(reason="Backoff", awaits=Signal.BACKOFF, message=message, until=ready, trouble=state.error)
     return MakePod(state)
 
 

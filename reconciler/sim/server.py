@@ -135,7 +135,7 @@ class ApiServer:
             case "PATCH", True:
                 return _raw(self._patch(goal, request, manner))
             case "DELETE", True:
-                return _raw(self._writer.delete(goal.kind, _key(goal), request.json() if request.body else {}))
+                return _raw(self._writer.delete(goal.kind, _key(goal), request.json() if request.body else {}, manner))
         raise ApiFailure(405, "MethodNotAllowed", f"{request.method} is not offered on {request.path}")
 
     async def watch(self, request: Request) -> Served:

@@ -91,16 +91,20 @@ class Writer:
             if subresource == "" and field in old and old.get(field) != new.get(field):
                 raise invalid(f"{kind.kind} {key[1]!r}: {field}: field is immutable")
         new = _checked(kind, new, manner)
+        if manner.rehearsed:
+            return Record(self._store.version, new, msgspec.json.encode(new))
         if _released(new):
             self._put(kind, key, new)
             return self._remove(kind, key)
         return self._put(kind, key, new)
 
-    def delete(self, kind: Kind, key: Key, options: dict[str, Any]) -> Record:
+    def delete(self, kind: Kind, key: Key, options: dict[str, Any], manner: Manner = PLAIN) -> Record:
         """Remove an object, or mark it for its finalizers or its kubelet."""
         record = self._existing(kind, key)
         old = record.object
         self._preconditions(kind, key, old, options.get("preconditions") or {})
+        if manner.rehearsed:
+            return record
         grace = _grace(old, options) if kind.graceful else 0
         finalizers = _finalizers(old, options.get("propagationPolicy") or "Background")
         if grace == 0 and not finalizers:

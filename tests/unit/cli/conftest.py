@@ -42,9 +42,9 @@ class Served:
 
         return asyncio.run_coroutine_threadsafe(asked(), self._loop).result(DEADLINE)
 
-    def run(self, *arguments: str) -> Result:
-        """`reconciler ARGUMENTS` against this cluster."""
-        return CliRunner().invoke(app, [*arguments, "--kubeconfig", str(self.kubeconfig)])
+    def run(self, *arguments: str, answer: str | None = None) -> Result:
+        """`reconciler ARGUMENTS` against this cluster; `answer` is what a person types."""
+        return CliRunner().invoke(app, [*arguments, "--kubeconfig", str(self.kubeconfig)], input=answer)
 
 
 @pytest.fixture
