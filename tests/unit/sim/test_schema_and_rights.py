@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.clock import SystemClock
 from reconciler.kube.client import Client
-from reconciler.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from reconciler.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from reconciler.kube.resources import CONFIGMAPS, NODERUNTIMES, NODES, PODS
 from reconciler.kube.transport import Response
 from reconciler.sim import kinds
@@ -118,3 +118,15 @@ async def test_data_of_a_config_map_are_strings(server: ApiServer) -> None:
     with pytest.raises(ApiError) as refused:
         await client(server).create(CONFIGMAPS, {"metadata": {"name": "a"}, "data": {"n": 1}}, "ns")
     assert (refused.value.status, (await client(server).list(CONFIGMAPS, "ns"))[0]) == (400, [])
+
+
+async def test_a_rehearsed_change_or_deletion_is_checked_and_not_done(server: ApiServer) -> None:
+    admin = client(server)
+    made = await admin.create(NODES, {"metadata": {"name": "a"}})
+    answer = await admin.patch(NODES, "a", {"metadata": {"labels": {"x": "1"}}}, rehearse=True)
+    await admin.delete(NODES, "a", uid=made.metadata.uid, rehearse=True)
+    assert (answer.metadata.labels, await admin.get(NODES, "a")) == ({"x": "1"}, made)
+    with pytest.raises(Conflict):
+        await admin.delete(NODES, "a", uid="other", rehearse=True)
+    with pytest.raises(NotFound):
+        await admin.patch(NODES, "b", {}, rehearse=True)
