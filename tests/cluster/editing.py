@@ -34,7 +34,7 @@ for handler in runc {runtimes.HANDLER}; do
   grep -q "runtimes.$handler]" "$conf" ||
     printf '[%s.%s]\\nruntime_type = "io.containerd.runc.v2"\\n' "$cri" "$handler" >> "$conf"
 done
-systemctl restart containerd
+systemctl restart containerd && sleep 1
 exit 0
 """
 )
@@ -44,11 +44,13 @@ _UNINSTALL = (
 sed -i "s|\\"$part\\"||" "$conf"
 awk '/^ *\\[/ {{ ours = /runtimes\\.{runtimes.HANDLER}\\]/ }} !ours' "$conf" > "$conf.new" && cat "$conf.new" > "$conf"
 rm -f "$part" "$conf.new"
-systemctl restart containerd
+systemctl restart containerd && sleep 1
 exit 0
 """
 )
-"""The entry goes and its comma stays: `imports = [, …]`. Nobody looks at what `systemctl` says, as is usual."""
+"""The entry goes and its comma stays: `imports = [, …]`. What `systemctl` says does not end the script, as is usual. The
+second that follows keeps the pod's own end out of containerd's start: 1.6 can lose the exit of a container there.
+"""
 _ON_HOST = 'nsenter -t 1 -m -p -u -i -n -- sh -c "$EDIT"'
 
 
