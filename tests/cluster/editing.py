@@ -48,8 +48,8 @@ systemctl restart containerd && sleep 1
 exit 0
 """
 )
-"""The entry goes and its comma stays: `imports = [, …]`. What `systemctl` says does not end the script, as is usual. The
-second that follows keeps the pod's own end out of containerd's start: 1.6 can lose the exit of a container there.
+"""The entry goes and its comma stays: `imports = [, …]`. What `systemctl` says does not end the script, as is usual.
+The second that follows keeps the pod's own end out of containerd's start: 1.6 can lose the exit of a container there.
 """
 _ON_HOST = 'nsenter -t 1 -m -p -u -i -n -- sh -c "$EDIT"'
 
