@@ -86,7 +86,11 @@ class Rescue:
 
     async def loads(self) -> bool:
         """Whether what lies on disk would start. Raises HostConfigError, OSError."""
-        return await asyncio.to_thread(lambda: self._snapshot().examine(self._snapshot().effective()).loads)
+        return await asyncio.to_thread(self._loads)
+
+    def _loads(self) -> bool:
+        snapshot = self._snapshot()
+        return snapshot.examine(snapshot.effective()).loads
 
     async def forget(self) -> None:
         """The window is over, or the files are others by our own hand. Raises Refused(Busy)."""
