@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -57,6 +58,10 @@ class Answer:
     """Further header fields."""
 
 
+class CannotListen(Exception):
+    """The port is taken, or may not be used; the message is for a person."""
+
+
 Route = Callable[[Request], Awaitable[Answer]]
 
 
@@ -71,7 +76,12 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(self._accepted, self._host, self._port, limit=REQUEST_MAX)
+        """Raises CannotListen."""
+        try:
+            self._listener = await asyncio.start_server(self._accepted, self._host, self._port, limit=REQUEST_MAX)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise CannotListen(f"cannot listen on {self._host}:{self._port}: {why}; choose another --port") from error
         return self
 
     async def __aexit__(self, *_: object) -> None:

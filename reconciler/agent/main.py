@@ -18,6 +18,7 @@ from prometheus_client import REGISTRY
 from metrics.agent import AgentCollector, Metrics
 from metrics.exporter import Exporter
 from metrics.kube import RequestMetrics
+from metrics.server import CannotListen
 from reconciler.agent.deps import Deps
 from reconciler.agent.inotify import SocketDirectory
 from reconciler.agent.service import Agent
@@ -59,7 +60,7 @@ def main(argv: list[str]) -> int:
         return 2
     try:
         asyncio.run(_serve(options, Client(transport, metrics=RequestMetrics())))
-    except (Refused, SystemdError) as error:
+    except (Refused, SystemdError, CannotListen) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2
     return 0

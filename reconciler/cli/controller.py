@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 from metrics.controller import ControllerCollector
 from metrics.exporter import Exporter
 from metrics.kube import RequestMetrics
+from metrics.server import CannotListen
 from reconciler.api import logs, names
 from reconciler.api.clock import SystemClock
 from reconciler.controller import Controller, statuspage
@@ -35,7 +36,7 @@ def controller(
     logs.setup(log_level)
     try:
         asyncio.run(_serve(namespace, kubeconfig, identity or f"{socket.gethostname()}-{os.getpid()}", node, port))
-    except ConfigError as error:
+    except (ConfigError, CannotListen) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
 

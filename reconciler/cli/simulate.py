@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from metrics.server import CannotListen
 from reconciler.sim import faults as known_faults
 from reconciler.sim import session, view
 from reconciler.sim.agents import real_agent
@@ -67,6 +69,10 @@ def simulate(
         virtual_time=virtual_time,
         port=port,
     )
-    ended = session.run(asked, real_agent, console)
+    try:
+        ended = session.run(asked, real_agent, console)
+    except CannotListen as error:
+        print(f"reconciler: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
     console.print(view.result(ended.loops, ended.injector, ended.watcher))
     raise typer.Exit(0 if ended.clean else 1)

@@ -60,7 +60,7 @@ class Ended:
 
 
 def run(session: Session, agent: AgentFactory, console: Console) -> Ended:
-    """Run it to its end. Raises OSError when the port is taken."""
+    """Run it to its end. Raises CannotListen."""
     if session.virtual_time:
         return clock.run(_run(session, agent, console, clock.VirtualClock()))
     return asyncio.run(_run(session, agent, console, SystemClock()))
@@ -80,13 +80,13 @@ async def _run(session: Session, agent: AgentFactory, console: Console, time: Cl
         async with running(options) as cluster:
             if session.virtual_time:
                 return await _drive(session, cluster, console)
-            async with _served(session.port, cluster) as address:
+            async with served(session.port, cluster) as address:
                 console.print(f"status page: {address}/status\nmetrics:     {address}/metrics", soft_wrap=True)
                 return await _drive(session, cluster, console)
 
 
 @asynccontextmanager
-async def _served(port: int, cluster: Cluster) -> AsyncIterator[str]:
+async def served(port: int, cluster: Cluster) -> AsyncIterator[str]:
     """The status page, and /metrics of everything in this process; gives the address."""
 
     def figures() -> ControllerFigures | None:

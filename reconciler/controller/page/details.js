@@ -53,7 +53,11 @@ export class Details {
       if (value) list.append(element("dt", "", name), element("dd", "", value));
     }
     section.append(title, list);
-    if (row.advice) section.append(element("p", "advice", row.advice));
+    if (row.advice) {
+      const advice = element("p", "advice");
+      advice.append(element("b", "", "What to do: "), row.advice);
+      section.append(advice);
+    }
     return section;
   }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +40,22 @@ def test_a_broken_kubeconfig_is_one_line_and_2(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"reconciler: kubeconfig {broken} cannot be used: ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_one_line_and_2() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = _run("-m", "reconciler", "simulate", "--nodes", "1", "--port", str(port))
+    advice = "Address already in use; choose another --port"
+    assert (ended.returncode, ended.stderr) == (2, f"reconciler: cannot listen on 127.0.0.1:{port}: {advice}\n")
+
+
+def test_a_simulation_says_first_where_its_status_page_is() -> None:
+    ended = _run("-m", "reconciler", "simulate", "--nodes", "1", "--loops", "1", "--faults", "kill-window")
+    first, second = ended.stdout.split("\n")[:2]
+    assert re.fullmatch(r"status page: http://127\.0\.0\.1:\d+/status", first)
+    assert re.fullmatch(r"metrics:     http://127\.0\.0\.1:\d+/metrics", second)
+    assert ended.returncode == 0
 
 
 def test_an_agent_outside_a_cluster_is_one_line_and_2() -> None:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 import pytest
 
 from metrics import server
-from metrics.server import Answer, Request, Server
+from metrics.server import Answer, CannotListen, Request, Server
 
 
 async def exchange(port: int, request: bytes) -> tuple[str, dict[str, str], bytes]:
@@ -68,6 +68,12 @@ async def test_it_is_read_only(method: str) -> None:
 async def test_what_is_no_http_is_told_so() -> None:
     async with serving(hello=hello) as it:
         assert (await exchange(it.port, b"knock knock\r\n\r\n"))[0] == "HTTP/1.1 400 Bad Request"
+
+
+async def test_a_port_that_is_taken_is_told_with_its_number() -> None:
+    async with serving(hello=hello) as first:
+        with pytest.raises(CannotListen, match=f"cannot listen on 127.0.0.1:{first.port}: Address already in use"):
+            await Server(first.port, {}, host="127.0.0.1").__aenter__()
 
 
 async def test_a_head_without_end_is_not_collected() -> None:
