@@ -8,7 +8,7 @@ LOOPS ?= 20
 HOSTS_JOBS ?= 4
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo browser hosts chart e2e lock docs image proto rules clean
+.PHONY: test lint demo browser hosts chart e2e lock docs image proto rules tour clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -66,6 +66,11 @@ docs: $(STAMP)
 	$(BIN)/python -m metrics.reference > docs/metrics.md
 	$(BIN)/python -m metrics.rules > deploy/observability/alerts.yaml
 	$(BIN)/python -m metrics.dashboards deploy/observability/dashboards
+
+# A node of the embedded cluster gets stuck, a real Prometheus tells, the runbook brings it back: what every panel and
+# every alert showed, with pictures, in build/tour. 3 minutes; root on Debian only to install Prometheus and Chromium.
+tour: $(STAMP)
+	$(BIN)/python -m tests.tour build/tour
 
 # The alerts against Prometheus' own unit tests; root on Debian only to install promtool.
 rules: $(STAMP)

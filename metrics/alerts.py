@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from metrics.agent import CRI_MISSING, DOWN, GIVEN_UP, OUTAGE, PUT_BACKS, UNDONE
 from metrics.controller import AGENTLESS, BUDGET, DONE, HELD, REPAIRS, SPENT, STUCK_NODES, TOTAL, TROUBLED
 from metrics.families import Computed, Count
-from metrics.kube import DEPTH, LEADER, LONGEST, SILENCE, WORKED
+from metrics.kube import DEPTH, LEADER, LEASE, LONGEST, SILENCE, WORKED
 
 PREFIX = "RuntimeReconciler"
 """Of every alert: names of alerts are one space for a whole Prometheus."""
@@ -59,6 +59,8 @@ def _rose(family: Count, selector: str = "") -> str:
     return f"increase({family.name}{selector}[{NOTICED}]) > 0"
 
 
+OURS = f'{LEADER.name}{{name="{LEASE}"}}'
+"""Other controllers have a Lease of the same metric, and queues; ours are those of the instances that tell of ours."""
 _REMAINING = f"{_fleet(TOTAL)} - {_fleet(DONE)} > 0"
 _UNHELD = f"max by (runtime) ({HELD.name} == 1)"
 _STILL = f"sum by (runtime) (changes({DONE.name}[10m])) == 0"
@@ -182,7 +184,7 @@ ALERTS = (
     ),
     Alert(
         name=f"{PREFIX}NoLeader",
-        expr=f"(sum({LEADER.name}) or vector(0)) == 0",
+        expr=f"(sum({OURS}) or vector(0)) == 0",
         hold=60,
         severity=Severity.CRITICAL,
         summary="No controller leads",
@@ -198,7 +200,7 @@ ALERTS = (
     ),
     Alert(
         name=f"{PREFIX}QueueStuck",
-        expr=f"{LONGEST.name} > {HANGING} or ({_BUSY}) and on (instance) {LEADER.name} == 1",
+        expr=f"({LONGEST.name} > {HANGING} or ({_BUSY})) and on (instance) {OURS} == 1",
         hold=300,
         severity=Severity.CRITICAL,
         summary="Queue {{ $labels.name }} of {{ $labels.instance }} is stuck",

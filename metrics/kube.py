@@ -14,6 +14,8 @@ from metrics.families import PREFIX, Computed, Count, Level, Spread
 
 REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 """Seconds; client-go's."""
+LEASE = "runtime-reconciler-controller"
+"""Value of `name` of our Lease: a Prometheus sees those of other controllers, too."""
 QUEUE_BUCKETS = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
 REQUESTS = Count("rest_client_requests_total", "Requests to the API server.", "requests", ("method", "code"))

@@ -11,6 +11,7 @@ from metrics.kube import (
     DEPTH,
     EVENTS,
     LEADER,
+    LEASE,
     LONGEST,
     RECONCILED,
     RELISTS,
@@ -25,6 +26,7 @@ from metrics.kube import (
 )
 
 _REPLICA = '{instance=~"$instance"}'
+_LEASE = f'{{name="{LEASE}",instance=~"$instance"}}'
 
 _LEADING = Row(
     "Leading",
@@ -33,7 +35,7 @@ _LEADING = Row(
             title="Leaders",
             description="Replicas that hold the Lease: one. None: nothing begins and nothing goes on.",
             kind=Kind.STAT,
-            queries=(Query(f"sum({LEADER.name}{_REPLICA})", "leaders"),),
+            queries=(Query(f"sum({LEADER.name}{_LEASE})", "leaders"),),
             unit=Unit.COUNT,
             base="red",
             thresholds=((1, "green"), (2, "red")),
@@ -43,7 +45,7 @@ _LEADING = Row(
             title="Who leads",
             description="The replica that holds the Lease.",
             kind=Kind.STATES,
-            queries=(Query(f"max by (instance) ({LEADER.name}{_REPLICA})", "{{instance}}"),),
+            queries=(Query(f"max by (instance) ({LEADER.name}{_LEASE})", "{{instance}}"),),
             unit=Unit.YES_NO,
             base="transparent",
             thresholds=((1, "green"),),
@@ -183,6 +185,6 @@ CONTROLLER = Dashboard(
     uid="runtime-reconciler-controller",
     title="Runtime reconciler / Controller",
     description="Who leads, whether the queues move, and how the API server answers.",
-    variables=(Variable("instance", LEADER.name, "instance"),),
+    variables=(Variable("instance", LEADER.name, "instance", within=f'{{name="{LEASE}"}}', every=None),),
     rows=(_LEADING, _QUEUES, _API),
 )

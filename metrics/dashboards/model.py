@@ -75,6 +75,8 @@ class Variable:
     label: str
     within: str = ""
     """A selector."""
+    every: str | None = ".+"
+    """What All stands for; None: the values that there are, for labels of other people's series, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,7 @@ def _variable(it: Variable) -> dict[str, Any]:
         "sort": 1,
         "multi": True,
         "includeAll": True,
-        "allValue": ".*",
+        "allValue": it.every,
         "current": {"text": "All", "value": "$__all"},
     }
 

@@ -20,8 +20,10 @@ from metrics.agent import (
 from metrics.build import INFO
 from metrics.controller import TROUBLED
 from metrics.dashboards.model import Dashboard, Kind, Panel, Query, Row, Unit, Variable
-from metrics.dashboards.promql import NODE, SPARSE, fleet, per_second, quantile, risen
+from metrics.dashboards.promql import INTERVAL, NODE, SHOWN, SPARSE, fleet, ours, quantile, risen
 from metrics.kube import REQUEST_DURATION, REQUESTS, SILENCE
+
+_DURATIONS = ours(f"rate({REQUEST_DURATION.bucket}{NODE}[{SPARSE}])")
 
 _CONTAINERD = Row(
     "containerd",
@@ -47,9 +49,9 @@ _CONTAINERD = Row(
         ),
         Panel(
             title="Down for",
-            description="How long containerd has not served by now. From 25 s on kubelet is about to say NotReady.",
+            description="How long containerd has not served by now, the 20 longest. Red: kubelet says NotReady soon.",
             kind=Kind.TIME_SERIES,
-            queries=(Query(f"max by (node) ({DOWN.name}{NODE})", "{{node}}"),),
+            queries=(Query(f"topk({SHOWN}, max by (node) ({DOWN.name}{NODE}))", "{{node}}"),),
             unit=Unit.SECONDS,
             thresholds=((25, "red"),),
         ),
@@ -139,9 +141,9 @@ _DRILL_DOWN = Row(
     (
         Panel(
             title="containerd serves",
-            description="Whether CRI serves, node by node. Choose the node above.",
+            description="Whether CRI serves, node by node; at most 20, those that do not first. Choose a node above.",
             kind=Kind.STATES,
-            queries=(Query(f"min by (node) ({SERVING.name}{NODE})", "{{node}}"),),
+            queries=(Query(f"bottomk({SHOWN}, min by (node) ({SERVING.name}{NODE}))", "{{node}}"),),
             unit=Unit.YES_NO,
             base="red",
             thresholds=((1, "green"),),
@@ -165,7 +167,7 @@ _DRILL_DOWN = Row(
             title="Watches of the agent",
             description="Time since the agent heard of its Node and pods. Above 70 s the watch is opened again.",
             kind=Kind.TIME_SERIES,
-            queries=(Query(f"max by (node, resource) ({SILENCE.name}{NODE})", "{{node}} {{resource}}"),),
+            queries=(Query(f"topk({SHOWN}, max by (node, resource) ({SILENCE.name}{NODE}))", "{{node}} {{resource}}"),),
             unit=Unit.SECONDS,
             thresholds=((120, "red"),),
         ),
@@ -173,14 +175,18 @@ _DRILL_DOWN = Row(
             title="Requests of the agent",
             description="To the API server, by method and code.",
             kind=Kind.STACKED,
-            queries=(Query(per_second(REQUESTS, "method", "code", where=NODE), "{{method}} {{code}}"),),
+            queries=(
+                Query(
+                    f"sum by (method, code) ({ours(f'rate({REQUESTS.name}{NODE}[{INTERVAL}])')})", "{{method}} {{code}}"
+                ),
+            ),
             unit=Unit.PER_SECOND,
         ),
         Panel(
             title="Latency of the agent's requests",
             description="95th percentile by method; over 15 minutes.",
             kind=Kind.TIME_SERIES,
-            queries=(Query(quantile(0.95, REQUEST_DURATION, "method", where=NODE, over=SPARSE), "{{method}}"),),
+            queries=(Query(f"histogram_quantile(0.95, sum by (le, method) ({_DURATIONS}))", "{{method}}"),),
             unit=Unit.SECONDS,
             thresholds=((1, "orange"),),
         ),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from metrics.agent import SERVING
 from metrics.families import Computed, Count, Spread
 
 RUNTIME = '{runtime=~"$runtime"}'
 NODE = '{node=~"$node"}'
+SHOWN = 20
+"""Nodes in one graph: with thousands of them only those that stand out can be seen."""
 INTERVAL = "$__rate_interval"
 SPARSE = "15m"
 """For what happens a few times in a rollout: a rate over a minute would be empty most of the time."""
@@ -21,6 +24,11 @@ def risen(family: Count | str, *by: str, where: str = "", over: str = INTERVAL) 
     name = family if isinstance(family, str) else family.name
     grouped = f" by ({', '.join(by)})" if by else ""
     return f"sum{grouped} (increase({name}{where}[{over}]))"
+
+
+def ours(selected: str) -> str:
+    """Of series with a name of the field, those of our agents: kubelet's have a `node`, too."""
+    return f"{selected} and on (instance) {SERVING.name}"
 
 
 def per_second(family: Count | str, *by: str, where: str = "") -> str:

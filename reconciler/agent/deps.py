@@ -8,6 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from prometheus_client import REGISTRY, CollectorRegistry
+
 from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.cri.api import Cri
@@ -49,6 +51,8 @@ class Deps:
     """UID of the agent's own pod: never stopped."""
     namespace: str = names.NAMESPACE
     unit: str = "containerd.service"
+    registry: CollectorRegistry = REGISTRY
+    """Where its watches are counted."""
 
     def count(self, operation: str, outcome: Outcome, initiator: str) -> str:
         """Count what one change of the configuration came to, and the restart that `initiator` made; its reason."""

@@ -147,5 +147,5 @@ def _informer(deps: Deps, resource: Resource[T], field_selector: str) -> Informe
         clock=deps.clock,
         rng=deps.rng,
         field_selector=field_selector,
-        metrics=WatchMetrics(),
+        metrics=WatchMetrics(deps.registry),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from prometheus_client import REGISTRY, CollectorRegistry
+
 from metrics.agent import Metrics
 from reconciler.agent import Agent, Deps, SocketWatch
 from reconciler.hostconfig import HostConfig
@@ -14,8 +16,13 @@ from reconciler.sim.node import SimNode
 from reconciler.sim.runtime import VERSION
 
 
-def real_agent(node: SimNode, client: Client, *, trace: Trace = nothing) -> Agent:
-    """The agent of `node`, for its present life. `trace` sees every step of its changes, on another thread."""
+def real_agent(
+    node: SimNode, client: Client, *, trace: Trace = nothing, registry: CollectorRegistry = REGISTRY
+) -> Agent:
+    """The agent of `node`, for its present life. `trace` sees every step of its changes, on another thread.
+
+    `registry`: where it counts; the agents of one process share one unless they are given their own.
+    """
     cri, systemd = node.cri(), node.systemd()
     host = HostConfig(
         node.root,
@@ -35,7 +42,8 @@ def real_agent(node: SimNode, client: Client, *, trace: Trace = nothing) -> Agen
             host=host,
             clock=node.clock,
             rng=node.rng,
-            metrics=Metrics(),
+            metrics=Metrics(registry),
+            registry=registry,
             watch=_watch(node),
             boot=node.boot_id,
             namespace=node.namespace,

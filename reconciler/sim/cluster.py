@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from metrics.kube import RequestMetrics
 from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.controller import Controller
@@ -55,6 +58,8 @@ class Options:
     knobs: Knobs = field(default_factory=Knobs)
     controller: type[Controller] = Controller
     """Another one is for tests that plant a fault in it."""
+    registry: Callable[[str], CollectorRegistry] = lambda identity: REGISTRY
+    """Where the replica of a name counts; all of them in one place unless they are given their own."""
 
 
 class Replica:
@@ -74,12 +79,14 @@ class Replica:
             self._life += 1
             self._link.cut = False
             options = self._cluster.options
+            registry = options.registry(self.identity)
             self.controller = options.controller(
-                Client(self._link, rng=self._cluster.rng),
+                Client(self._link, rng=self._cluster.rng, metrics=RequestMetrics(registry)),
                 clock=options.clock,
                 rng=self._cluster.rng,
                 namespace=options.namespace,
                 identity=f"{self.identity}-{self._life}",
+                registry=registry,
             )
             self._task = asyncio.ensure_future(self.controller.run())
             try:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from metrics import catalog, rules
+from metrics import catalog, kube, rules
 from metrics.alerts import ALERTS, Alert
+from reconciler.api import names
 
 ROOT = Path(__file__).parents[3]
 RUNBOOKS = ROOT / "docs/runbooks"
@@ -64,6 +65,10 @@ def test_it_asks_for_metrics_that_exist(alert: Alert) -> None:
     asked = re.findall(r"\b(?:runtime_reconciler|workqueue|rest_client|leader_election)_\w+", alert.expr)
     assert asked
     assert set(asked) <= set(catalog.families())
+
+
+def test_the_lease_that_is_asked_for_is_ours() -> None:
+    assert kube.LEASE == names.LEASE_NAME
 
 
 def test_a_rehearsal_is_the_same_rules_with_shorter_times() -> None:

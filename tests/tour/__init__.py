@@ -1,0 +1,1 @@
+"""The way of an alert, end to end: `make tour`."""
