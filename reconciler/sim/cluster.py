@@ -108,6 +108,10 @@ class Replica:
     def stalled(self) -> bool:
         return self._link.stalled
 
+    def kill_watches(self) -> None:
+        """Its watches die without a word; what it asks is answered all the while."""
+        self._link.kill_watches()
+
     def resume(self) -> None:
         """What was held up arrives now."""
         self._link.resume()

@@ -19,6 +19,8 @@ class Link:
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self.cut = False
+        self._deaths = 0
+        """How often the watches that were open have died."""
         self.stall_at: Callable[[str, str, bytes | None], bool] = lambda method, path, body: False
         """The first request that it holds for stalls the link, and is held up itself."""
         self._open = asyncio.Event()
@@ -28,6 +30,14 @@ class Link:
     def stall(self) -> None:
         self.stall_at = lambda method, path, body: False
         self._open.clear()
+
+    def kill_watches(self) -> None:
+        """Those that are open die without a word: they bring nothing more and do not end. Requests go through."""
+        self._deaths += 1
+
+    @property
+    def deaths(self) -> int:
+        return self._deaths
 
     @property
     def stalled(self) -> bool:
@@ -109,9 +119,10 @@ class _Stream:
         self.headers = inner.headers
         self._inner = inner
         self._link = link
+        self._deaths = link.deaths
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._inner:
             await self._link.passable()
-            if not self._link.cut:
+            if not self._link.cut and self._link.deaths == self._deaths:
                 yield chunk

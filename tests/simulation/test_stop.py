@@ -19,7 +19,7 @@ from reconciler.kube.resources import CONFIGMAPS
 from reconciler.phases.stop import WORK
 from reconciler.sim import kinds
 from reconciler.sim.agents import real_agent
-from reconciler.sim.loops import BINARY, RUNTIME, manifest, phase
+from reconciler.sim.loops import BINARY, HANDLER, RUNTIME, manifest, phase
 from reconciler.sim.node import SimNode
 from reconciler.sim.requests import Request
 from reconciler.sim.server import Trouble
@@ -289,13 +289,227 @@ def test_a_removal_stopped_here_begins_nothing_more_and_goes_on_after_resume(
             await s.ready()
             switch.arm(after=after)
             await s.delete()
-            if chosen in (REMOVAL[-1].values[0],):
-                await s.until(lambda: switch.stopped_at < s.now)
-                await asyncio.sleep(LONG)
-                assert switch.late == []
-            else:
+            await s.until(lambda: switch.stopped_at < s.now)
+            if s.runtime() is not None:  # the last node was clean already
                 await stays_stopped(s, switch)
+            assert switch.late == []
             await switch.resume()
             await ends_well(s)
 
         drive_watched(main)
+
+
+# --- on each kind of process ---
+
+
+@pytest.mark.parametrize("stage", ["configure", "unconfigure"])
+@pytest.mark.parametrize("number", [1, 2], ids=["plan", "first-write"])
+def test_an_agent_that_asks_after_the_stop_writes_nothing(drive: Drive, stage: str, number: int) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, asks(stage, number))
+            await s.until(lambda: s.cluster.leader is not None)
+            if stage == "unconfigure":
+                await s.create(full())
+                await s.ready()
+            switch.arm(after=False)
+            await (s.delete() if stage == "unconfigure" else s.create(full()))
+            await stays_stopped(s, switch)
+            assert [what for when, what in begun if what.startswith("change") and when >= switch.stopped_at] == []
+            assert s.stage_somewhere(stage)
+            await switch.resume()
+            lifted = s.now
+            await s.until(lambda: not s.stage_somewhere(stage))
+            assert s.now - lifted < 15  # an agent asks again within 10 s
+            await ends_well(s)
+
+        drive_watched(main)
+
+
+@pytest.mark.parametrize("stage", ["configure", "unconfigure"])
+def test_a_partitioned_agent_starts_nothing_while_it_is_cut_off_and_nothing_when_it_comes_back(
+    drive: Drive, stage: str
+) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            cut = s.cluster.nodes["node-1"].agent_link
+
+            def chosen(s: Any, request: Request) -> bool:
+                """node-1 asks before it plans: its last words."""
+                first = asks_of_node_1(s, request)
+                cut.cut = cut.cut or first
+                return first
+
+            asks_of_node_1 = partial(_asks_of, "agent:node-1", stage)
+            switch = Switch(s, begun, chosen)
+            await s.until(lambda: s.cluster.leader is not None)
+            if stage == "unconfigure":
+                await s.create(full())
+                await s.ready()
+            switch.arm(after=True)  # the answer would be that nothing is stopped; it is lost
+            await (s.delete() if stage == "unconfigure" else s.create(full()))
+            await s.until(lambda: switch.stopped_at < s.now)
+            await asyncio.sleep(LONG)
+            cut.cut = False
+            await asyncio.sleep(LONG)
+            mine = [what for when, what in begun if what == "change of node-1" and when >= switch.stopped_at]
+            assert (mine, switch.late, s.stages()["node-1"]) == ([], [], stage)
+            await switch.resume()
+            await ends_well(s)
+
+        drive_watched(main)
+
+
+def _asks_of(user: str, stage: str, s: Any, request: Request) -> bool:
+    return request.user == user and request.path.startswith(MAPS) and s.stage_somewhere(stage)
+
+
+def test_a_controller_whose_watches_died_without_a_word_begins_nothing(drive: Drive) -> None:
+    """The next try of a payload comes by time, and needs no event."""
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, lambda s, request: False)
+            await s.until(lambda: s.cluster.leader is not None)
+            await s.create(full(install=phase("exit=1")))
+            await s.until(lambda: any(state and state.attempt == 2 for state in map(s.state, s.cluster.nodes)))
+            s.cluster.leader.kill_watches()
+            switch.stop()
+            made = s.pods_made()
+            await asyncio.sleep(LONG)
+            assert (switch.late, s.pods_made()) == ([], made)
+            await switch.resume()
+            await s.until(lambda: s.pods_made() > made, limit=200)
+
+        drive_watched(main)
+
+
+def test_a_leader_that_takes_over_while_everything_is_stopped_begins_nothing(drive: Drive) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, enters("install"))
+            await s.until(lambda: s.cluster.leader is not None)
+            switch.arm(after=True)
+            await s.create(full())
+            await s.until(lambda: switch.stopped_at < s.now)
+            first = s.cluster.leader
+            await asyncio.sleep(LONG)
+            first.kill()
+            await s.until(lambda: s.cluster.leader not in (None, first))
+            await stays_stopped(s, switch)
+            assert len(s.events("Stopped")) == 1
+            await switch.resume()
+            await ends_well(s)
+
+        drive_watched(main, controllers=2)
+
+
+def test_a_deletion_holds_while_everything_is_stopped(drive: Drive) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, lambda s, request: False)
+            await s.create(full())
+            await s.ready()
+            switch.stop()
+            await asyncio.sleep(SOON)
+            await s.delete()
+            await stays_stopped(s, switch)
+            assert set(s.stages().values()) == {"ready"}
+            assert all("kata-qemu" in node.daemon.loaded.handlers for node in s.cluster.nodes.values())
+            assert s.runtime()["metadata"]["finalizers"] == [names.FINALIZER]
+            await switch.resume()
+            await ends_well(s)
+
+        drive_watched(main)
+
+
+def test_a_runtime_that_is_made_while_everything_is_stopped_is_not_even_prepared(drive: Drive) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, lambda s, request: False)
+            await s.until(lambda: s.cluster.leader is not None)
+            switch.stop()
+            await asyncio.sleep(SOON)
+            await s.create(full())
+            await stays_stopped(s, switch)
+            assert s.touches() == []
+            assert not list(s.cluster.server.store.all(kinds.CONTROLLERREVISIONS))
+            assert not list(s.cluster.server.store.all(kinds.RUNTIMECLASSES))
+            await switch.resume()
+            await ends_well(s)
+
+        drive_watched(main)
+
+
+# --- payloads that sleep, deadlines, and changes that do not work ---
+
+
+def test_a_payload_that_sleeps_is_not_killed_before_resume(drive: Drive) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, lambda s, request: False)
+            await s.create(manifest(unavailable="100%"))
+            await s.until(lambda: running(s) != [])
+            switch.stop()
+            await s.says("Progressing", "False", "Stopped")
+            before = running(s)
+            await asyncio.sleep(LONG)
+            assert (switch.late, running(s)) == ([], before)
+            assert any(node["metadata"]["labels"].get("sim/installed") for node in map(s.node, s.cluster.nodes))
+            await switch.resume()
+            await s.ready()
+            await s.delete()
+            await s.gone()
+
+        drive_watched(main)
+
+
+def test_deadlines_stand_still_for_as_long_as_everything_is_stopped(drive: Drive) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, asks("configure", 1))
+            await s.until(lambda: s.cluster.leader is not None)
+            switch.arm(after=False)
+            await s.create(full())
+            await s.says("Progressing", "False", "Stopped")
+            await asyncio.sleep(3600)
+            assert s.condition("Stuck")["status"] == "False"
+            await switch.resume()
+            await s.ready()
+            assert s.events("Stuck") == []
+            await s.delete()
+            await s.gone()
+
+        drive_watched(main)
+
+
+def test_a_change_past_its_first_write_that_does_not_work_is_undone_although_everything_is_stopped(
+    drive: Drive,
+) -> None:
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, lambda s, request: False)
+            node = s.cluster.nodes["node-1"]
+            config = (node.root / "etc/containerd/config.toml").read_bytes()
+            node.daemon.breaks = HANDLER
+            await s.until(lambda: s.cluster.leader is not None)
+            await s.create(full())
+            await s.until(lambda: any(what == "change of node-1" for _, what in begun))
+            switch.stop()
+            await asyncio.sleep(LONG)
+            assert (pending(s), switch.late) == ([], [])
+            assert (node.root / "etc/containerd/config.toml").read_bytes() == config
+            assert node.daemon.serving
+            assert s.stages() == {"node-1": "configure"}  # the undo is over; the removal that follows has not begun
+            assert [start.initiator for start in node.daemon.starts if not start.error] == ["boot", "agent"]
+            s.watcher.broken.clear()  # nobody could have known that this containerd would not start
+
+        drive_watched(main, nodes=1)
