@@ -19,6 +19,7 @@ from reconciler.kube.resources import CONFIGMAPS
 from reconciler.phases.stop import WORK
 from reconciler.sim import kinds
 from reconciler.sim.agents import real_agent
+from reconciler.sim.failures import ApiFailure
 from reconciler.sim.loops import BINARY, HANDLER, RUNTIME, manifest, phase
 from reconciler.sim.node import SimNode
 from reconciler.sim.requests import Request
@@ -54,6 +55,8 @@ class Switch:
     def __init__(self, s: Any, begun: list[tuple[float, str]], chosen: Callable[[Any, Request], bool]) -> None:
         self.begun = begun
         self.stopped_at = float("inf")
+        self.refusal: ApiFailure | None = None
+        """Answered to the chosen request."""
         self._s, self._chosen, self._after = s, chosen, False
         s.cluster.server.knobs.trouble = self._look
 
@@ -82,13 +85,14 @@ class Switch:
     def _look(self, request: Request) -> Trouble | None:
         if (what := begins(self._s, request)) and request.user.startswith("controller"):
             self.begun.append((self._s.now, what))
-        if self._armed and self._chosen(self._s, request):
-            if self._after:
-                self._armed = False
-                asyncio.get_running_loop().call_soon(self.stop)
-            else:
-                self.stop()
-        return None
+        if not self._armed or not self._chosen(self._s, request):
+            return None
+        if self._after:
+            self._armed = False
+            asyncio.get_running_loop().call_soon(self.stop)
+        else:
+            self.stop()
+        return None if self.refusal is None else Trouble(failure=self.refusal)
 
 
 def begins(s: Any, request: Request) -> str:
@@ -382,6 +386,25 @@ def test_a_controller_whose_watches_died_without_a_word_begins_nothing(drive: Dr
             assert (switch.late, s.pods_made()) == ([], made)
             await switch.resume()
             await s.until(lambda: s.pods_made() > made, limit=200)
+
+        drive_watched(main)
+
+
+def test_a_write_that_is_tried_again_for_seconds_begins_nothing_late(drive: Drive) -> None:
+    """The API server asks to try again in 3 s, as it does with too much to do: the stop comes meanwhile."""
+    with watched(drive) as (drive_watched, begun):
+
+        async def main(s: Any) -> None:
+            switch = Switch(s, begun, makes("install"))
+            await s.until(lambda: s.cluster.leader is not None)
+            switch.refusal = ApiFailure(429, "TooManyRequests", "later", retry_after=3)
+            switch.arm(after=True)
+            await s.create(full())
+            await s.until(lambda: switch.stopped_at < s.now)
+            switch.refusal = None
+            await stays_stopped(s, switch)
+            await switch.resume()
+            await ends_well(s)
 
         drive_watched(main)
 
