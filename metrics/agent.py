@@ -20,7 +20,7 @@ DOWN = Computed(
     f"{PREFIX}_containerd_down_seconds", "How long containerd has not served by now; 0 while it serves.", "seconds"
 )
 CRI_MISSING = Computed(
-    f"{PREFIX}_cri_missing", "Whether containerd runs without its CRI plugin: the configuration is at fault.", "0 or 1"
+    f"{PREFIX}_cri_missing", "Whether containerd runs without its CRI plugin; the condition says why.", "0 or 1"
 )
 CLOSED = Count(f"{PREFIX}_barrier_closed_total", "Times the barrier closed.", "times", ("reason",))
 OUTAGE = Spread(

@@ -53,6 +53,8 @@ class Deps:
     unit: str = "containerd.service"
     registry: CollectorRegistry = REGISTRY
     """Where its watches are counted."""
+    replaced: Callable[[], None] = lambda: None
+    """Called when containerd is of another version than before: what `host` knows of it is out of date."""
 
     def count(self, operation: str, outcome: Outcome, initiator: str) -> str:
         """Count what one change of the configuration came to, and the restart that `initiator` made; its reason."""

@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import logging
 import os
+import posixpath
 import random
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -21,12 +23,22 @@ from metrics.kube import RequestMetrics
 from metrics.server import CannotListen
 from reconciler.agent.deps import Deps
 from reconciler.agent.inotify import SocketDirectory
+from reconciler.agent.lives import Lives
 from reconciler.agent.service import Agent
 from reconciler.api import names
 from reconciler.api.clock import SystemClock
 from reconciler.api.logs import setup
 from reconciler.cri.client import GrpcCri
-from reconciler.hostconfig import BOOT_ID, BinaryDump, HostConfig, HostRoot, LinuxProcesses, Refused, discover
+from reconciler.hostconfig import (
+    BOOT_ID,
+    BinaryDump,
+    HostCauses,
+    HostConfig,
+    HostRoot,
+    LinuxProcesses,
+    Refused,
+    discover,
+)
 from reconciler.kube.client import Client
 from reconciler.kube.light import LightTransport
 from reconciler.systemd.api import SystemdError
@@ -69,10 +81,42 @@ def main(argv: list[str]) -> int:
 async def _serve(options: argparse.Namespace, client: Client) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="agent"))
     host: Path = options.host
-    socket = host / options.socket.lstrip("/")
     systemd = DbusSystemd(f"unix:path={host}/run/dbus/system_bus_socket")
-    cri = GrpcCri(str(socket))
-    root = HostRoot(host)
+    cri = GrpcCri(str(host / options.socket.lstrip("/")))
+    metrics = Metrics()
+    lives = Lives(lambda replaced: _agent(options, client, systemd, cri, metrics, replaced))
+    await lives.begin()
+    REGISTRY.register(AgentCollector(lambda: lives.agent.figures()))
+    running = asyncio.ensure_future(lives.run())
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        lives.agent.stop()
+        running.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        async with Exporter(options.port, ready=lambda: lives.agent.ready):
+            await running
+    except asyncio.CancelledError:
+        log.info("agent ends")
+    finally:
+        await systemd.close()
+        cri.close()
+        await client.close()
+
+
+async def _agent(
+    options: argparse.Namespace,
+    client: Client,
+    systemd: DbusSystemd,
+    cri: GrpcCri,
+    metrics: Metrics,
+    replaced: Callable[[], None],
+) -> Agent:
+    """The agent of the containerd that is found now. Raises Refused and SystemdError."""
+    host, root = options.host, HostRoot(options.host)
     found = await discover(systemd, LinuxProcesses(root), root, socket=options.socket, unit=options.unit)
     for note in found.notes:
         log.warning("about containerd", extra={"note": note})
@@ -87,10 +131,12 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
         unit=found.unit,
         clock=clock,
         dump=BinaryDump(host, root.local(found.binary)),
+        outside=HostCauses(root, posixpath.dirname(options.socket)),
     )
     # through the host's mount: what kubelet reads there is what the controller compares it with
     boot = await asyncio.to_thread((host / BOOT_ID.lstrip("/")).read_text)
-    agent = Agent(
+    log.info("agent runs", extra={"node": options.node, **asdict(found)})
+    return Agent(
         Deps(
             node=options.node,
             client=client,
@@ -99,31 +145,12 @@ async def _serve(options: argparse.Namespace, client: Client) -> None:
             host=engine,
             clock=clock,
             rng=random.Random(),
-            metrics=Metrics(),
-            watch=SocketDirectory(socket),
+            metrics=metrics,
+            watch=SocketDirectory(host / options.socket.lstrip("/")),
             boot=boot.strip(),
             own_pod=os.environ.get("POD_UID", ""),
             namespace=os.environ.get("POD_NAMESPACE", names.NAMESPACE),
             unit=found.unit,
+            replaced=replaced,
         )
     )
-    REGISTRY.register(AgentCollector(agent.figures))
-    log.info("agent runs", extra={"node": options.node, **asdict(found)})
-    running = asyncio.ensure_future(agent.run())
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        agent.stop()
-        running.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    try:
-        async with Exporter(options.port, ready=lambda: agent.ready):
-            await running
-    except asyncio.CancelledError:
-        log.info("agent ends")
-    finally:
-        await systemd.close()
-        cri.close()
-        await client.close()

@@ -37,6 +37,8 @@ class Probe:
         self.version = ""
         self.status: Status | None = None
         self.unit: UnitState | None = None
+        self.why_missing = ""
+        """containerd's own word for why it has no CRI plugin, while it has none."""
         self.looked = False
         """Whether there was a first look: before it nothing can be said."""
         self._invocation = ""
@@ -59,8 +61,7 @@ class Probe:
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
-            if self._deps.watch is not None:
-                await stack.enter_async_context(self._deps.watch(self.nudge))
+            await self._watch_socket(stack)
             stop = await self._deps.systemd.watch(self._deps.unit, self.nudge)
             stack.push_async_callback(stop)
             while True:
@@ -72,6 +73,15 @@ class Probe:
                         await self._nudge.wait()
                 except TimeoutError:
                     continue
+
+    async def _watch_socket(self, stack: AsyncExitStack) -> None:
+        """An agent that ends because the host has no inotify instance left could not say so."""
+        if self._deps.watch is None:
+            return
+        try:
+            await stack.enter_async_context(self._deps.watch(self.nudge))
+        except OSError as error:
+            log.warning("the socket is not watched", extra={"error": str(error), "instead": f"a look each {NET:g} s"})
 
     async def _look_in_time(self) -> None:
         """A look that hangs, for whatever reason, counts as no answer: nothing may stop the looking."""
@@ -92,7 +102,15 @@ class Probe:
             self._changed()
 
     def _seen(self) -> tuple[object, ...]:
-        return (self.looked, self.version, self.status, self.unit, self._barrier.state, self._barrier.reason)
+        return (
+            self.looked,
+            self.version,
+            self.status,
+            self.unit,
+            self._barrier.state,
+            self._barrier.reason,
+            self.why_missing,
+        )
 
     async def _look(self) -> None:
         try:
@@ -110,7 +128,9 @@ class Probe:
         except CriError as error:
             self._failed(error)
             return
-        self.version, self.status = version.runtime_version, status
+        if self.version not in ("", version.runtime_version):
+            self._deps.replaced()
+        self.version, self.status, self.why_missing = version.runtime_version, status, ""
         if self.unit is not None:
             self._invocation = self.unit.invocation_id
         self._barrier.open()
@@ -119,6 +139,7 @@ class Probe:
         self.status = None
         self._deps.cri.close()
         if classify(error) is ErrorClass.TERMINAL:
+            self.why_missing = error.message
             self._barrier.fail("CRIMissing")
         elif self.unit is not None and self.unit.active_state == "failed":
             self._close("UnitFailed")

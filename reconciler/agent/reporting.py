@@ -16,7 +16,7 @@ from reconciler.agent.work import Worker
 from reconciler.api import names
 from reconciler.api.clock import rfc3339
 from reconciler.api.meta import Condition, Node, condition
-from reconciler.api.node import Report, decode_report, encode
+from reconciler.api.node import Report, cut, decode_report, encode
 from reconciler.barrier.barrier import RetryBarrier, State
 from reconciler.kube.errors import ApiError, TransportError
 from reconciler.kube.resources import NODES
@@ -36,10 +36,7 @@ BURST = 20
 WINDOW = 20.0
 """At most BURST writes in WINDOW seconds: a containerd that flaps must not become a storm of writes."""
 
-_TEXT = {
-    State.OPEN: ("True", "Serving", "CRI answers Version and Status"),
-    State.FAILED: ("False", "CRIMissing", "containerd serves without its CRI plugin; its configuration is at fault"),
-}
+_SERVING = ("True", "Serving", "CRI answers Version and Status")
 _CLOSED = {
     "UnitFailed": "the unit has failed; see its journal",
     "StoppedByAdmin": "the unit was stopped by a person; it is not started by us",
@@ -212,8 +209,11 @@ class Reporter:
         return body
 
     def _words(self) -> tuple[str, str, str]:
-        if self._barrier.state in _TEXT:
-            return _TEXT[self._barrier.state]
+        if self._barrier.state is State.OPEN:
+            return _SERVING
+        if self._barrier.state is State.FAILED:
+            why = self._probe.why_missing or "see its log"
+            return "False", "CRIMissing", cut(f"containerd serves without its CRI plugin: {why}")
         reason = self._barrier.reason
         if reason in ("Starting",):
             return "Unknown", reason, "the agent has just begun to look"

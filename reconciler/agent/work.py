@@ -28,6 +28,7 @@ from reconciler.cri.api import ContainerState, CriError, Sandbox
 from reconciler.hostconfig import Fence, HostConfigError, Outcome
 from reconciler.kube import stop
 from reconciler.kube.errors import ApiError, NotFound, TransportError
+from reconciler.kube.events import Recorder, regarding_node
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODES
 
 log = logging.getLogger(__name__)
@@ -69,10 +70,12 @@ class Worker:
         changed: Callable[[], None],
         *,
         over: Callable[[str], bool],
+        recorder: Recorder,
     ) -> None:
         """`over(uid)`: nothing of that pod can run any more, known without asking CRI."""
         self._deps = deps
         self._over = over
+        self._recorder = recorder
         self._barrier = barrier
         self._probe = probe
         self._changed = changed
@@ -198,7 +201,7 @@ class Worker:
             await self._unstopped()
             fence = self._fence(runtime, state, frozenset())
             outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
-            self._deps.count("configure", outcome, "agent")
+            self._done("configure", outcome)
             if not outcome.good:
                 return _refused(state, outcome)
         await self._probe.look()
@@ -219,7 +222,7 @@ class Worker:
         await self._nobody_uses(handlers)
         await self._unstopped()
         outcome = await self._deps.host.remove(runtime, fence=self._fence(runtime, state, handlers))
-        self._deps.count("unconfigure", outcome, "agent")
+        self._done("unconfigure", outcome)
         if not outcome.good:
             return _refused(state, outcome)
         await self._probe.look()
@@ -295,6 +298,13 @@ class Worker:
         users = [s for s in sandboxes if s.ready and s.handler in handlers]
         if users:
             raise Wait("HandlerInUse", f"{len(users)} sandboxes use it, {_name(users[0])} among them")
+
+    def _done(self, operation: str, outcome: Outcome) -> None:
+        """Counted, and told of when all is well but something kept containerd from starting at once."""
+        self._deps.count(operation, outcome, "agent")
+        if outcome.good and outcome.restarted and outcome.message:
+            note = f"{operation}: containerd was away for {outcome.outage:.1f} s: {outcome.message}"
+            self._recorder.event(regarding_node(self._deps.node), "Warning", "ContainerdStartSlow", note, "Restart")
 
 
 def _told(node: Node) -> dict[str, WorkReport]:

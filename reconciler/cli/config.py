@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
+import posixpath
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from reconciler.hostconfig import (
     BinaryDump,
     Code,
     Finding,
+    HostCauses,
     HostConfig,
     HostRoot,
     LinuxProcesses,
@@ -186,6 +188,7 @@ class _Engine:
                 cri=cri,
                 unit=found.unit,
                 dump=self._dump(binary),
+                outside=HostCauses(root, posixpath.dirname(socket)),
             )
             return await self._outcome(operation, host)
         except SystemdError as error:

@@ -15,6 +15,8 @@ from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from reconciler.cri.api import Code, Container, ContainerState, CriError, Sandbox, Status, Version
+from reconciler.cri.introspection_grpc import IntrospectionStub
+from reconciler.cri.introspection_pb2 import PluginsRequest
 from reconciler.cri.runtime_grpc import RuntimeServiceStub
 from reconciler.cri.runtime_pb2 import (
     SANDBOX_READY,
@@ -30,6 +32,9 @@ T = TypeVar("T")
 
 POD_UID_LABEL = "io.kubernetes.pod.uid"
 """Set by kubelet on every container; a container's own metadata has no pod UID."""
+
+_CRI_PLUGIN = "type==io.containerd.grpc.v1,id==cri"
+"""The plugin that serves CRI, as a filter of containerd's; its error holds those of the plugins that it needs."""
 
 
 class _Runtimes(msgspec.Struct, rename="camel"):
@@ -117,7 +122,10 @@ class GrpcCri:
         try:
             return await _apart(ask(RuntimeServiceStub(channel)), timeout)
         except GRPCError as error:
-            raise CriError(_code(error.status), error.message or error.status.name, connection=False) from error
+            code, message = _code(error.status), error.message or error.status.name
+            if code is Code.UNIMPLEMENTED:
+                message = await _why_missing(channel, timeout) or message
+            raise CriError(code, message, connection=False) from error
         except TimeoutError as error:
             raise CriError(Code.DEADLINE_EXCEEDED, f"no answer within {timeout:g} s", connection=False) from error
         except (OSError, StreamTerminatedError, ProtocolError) as error:
@@ -128,6 +136,16 @@ class GrpcCri:
         finally:
             if self._channel is not channel:  # dropped meanwhile; a dial that was under way has connected it since
                 channel.close()
+
+
+async def _why_missing(channel: Channel, timeout: float) -> str:
+    """containerd's own word for why its CRI plugin did not start; "" when it says nothing. Never raises."""
+    request = PluginsRequest(filters=[_CRI_PLUGIN])
+    try:
+        answer = await _apart(IntrospectionStub(channel).Plugins(request, timeout=timeout), timeout)
+    except (GRPCError, TimeoutError, OSError, StreamTerminatedError, ProtocolError):
+        return ""
+    return next((plugin.init_err.message for plugin in answer.plugins), "")
 
 
 async def _apart(call: Coroutine[Any, Any, T], timeout: float) -> T:

@@ -3,6 +3,7 @@
 May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
 """
 
+from reconciler.hostconfig.causes import HostCauses
 from reconciler.hostconfig.discovery import Daemon, discover
 from reconciler.hostconfig.distribution import socket_of
 from reconciler.hostconfig.dump import BinaryDump
@@ -30,6 +31,7 @@ __all__ = [
     "FileChange",
     "Finding",
     "Findings",
+    "HostCauses",
     "HostConfig",
     "HostConfigError",
     "HostRoot",

@@ -15,6 +15,7 @@ from reconciler.api.clock import Clock, SystemClock
 from reconciler.api.noderuntime import RevisionData
 from reconciler.cri.api import Cri, CriError
 from reconciler.hostconfig import directories, writing
+from reconciler.hostconfig.causes import Outside, nothing_outside
 from reconciler.hostconfig.deadman import DeadMan
 from reconciler.hostconfig.distribution import edited_file, is_generated, refuse_unsupported
 from reconciler.hostconfig.dump import Dump
@@ -50,8 +51,9 @@ class HostConfig:
     `config_path` is the daemon's `--config` ("" for the default, which may be missing), `version` the
     daemon's version (`1.6.20`). Every path is the host's; links and imports are resolved inside `root`.
     Without `systemd` nothing is restarted; without `cri` nothing is asked of the daemon; with `dump` every
-    prediction is compared with what the host's own binary makes of the files. At most one
-    change at a time per host: a lock below `state_dir` is held over edit, restart and proof.
+    prediction is compared with what the host's own binary makes of the files; `outside` names what else keeps
+    containerd from serving. At most one change at a time per host: a lock below `state_dir` is held over edit,
+    restart and proof.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class HostConfig:
         timing: Timing | None = None,
         boot_id: Callable[[], str] | None = None,
         dump: Dump | None = None,
+        outside: Outside = nothing_outside,
         trace: Trace = writing.nothing,
     ) -> None:
         """Raises Refused(UnsupportedVersion) on a `version` that cannot be read. `trace` sees every step."""
@@ -80,7 +83,7 @@ class HostConfig:
         self._boot_id = boot_id or self._host_boot_id
         self._prover = self._dead_man = None
         if systemd is not None:
-            self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace)
+            self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace, outside=outside)
             self._dead_man = DeadMan(systemd, self._host, self._state, state_dir, unit, trace)
         self._busy = False
         self._last_good = LastGood(self._host, self._state.folder)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from reconciler.api.clock import Clock
 from reconciler.cri.api import Code, Cri, CriError, Status
+from reconciler.hostconfig.causes import Outside, nothing_outside
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Timing
 from reconciler.hostconfig.state import Pending
@@ -18,6 +19,8 @@ from reconciler.systemd.api import Systemd, SystemdError, UnitState
 NOT_INITIALIZED = "server is not initialized yet"
 START_MARGIN = 10.0
 """Seconds beyond the unit's own start timeout after which systemd has certainly decided."""
+SLOW = 2.0
+"""Seconds without CRI after which a cause outside of the configuration is looked for; 0.1 to 0.5 are usual."""
 
 
 class Sign(enum.Enum):
@@ -32,10 +35,10 @@ class Sign(enum.Enum):
 
 @dataclass(frozen=True)
 class Proof:
+    """`message` says why it is not good, or why a good one took long; known causes outside first."""
+
     good: bool
     message: str = ""
-    restarted: bool = False
-    outage: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,18 @@ class Prover:
     """Looks at one unit and its CRI; asks for a restart when the running process is too old."""
 
     def __init__(
-        self, systemd: Systemd, cri: Cri | None, host: HostRoot, unit: str, clock: Clock, timing: Timing, trace: Trace
+        self,
+        systemd: Systemd,
+        cri: Cri | None,
+        host: HostRoot,
+        unit: str,
+        clock: Clock,
+        timing: Timing,
+        trace: Trace,
+        *,
+        outside: Outside = nothing_outside,
     ) -> None:
-        self._systemd, self._cri, self._host = systemd, cri, host
+        self._systemd, self._cri, self._host, self._outside = systemd, cri, host, outside
         self._unit, self._clock, self._timing, self._trace = unit, clock, timing, trace
 
     async def unit(self) -> UnitState:
@@ -94,7 +106,27 @@ class Prover:
             state = await self.unit()
         return state
 
-    async def restart(self) -> str:
+    async def restart_and_prove(self, expected: Expectation, since: float) -> Proof:
+        """One restart and its proof; what is known to have failed or delayed it besides the files is part of the word.
+
+        `since` is the clock's time of the restart.
+        """
+        slow = asyncio.create_task(self._why_slow())
+        try:
+            proof = await self.prove(expected, since, since, await self._restart())
+            causes = slow.result() if slow.done() else ()
+            if not proof.good:
+                causes = causes or await self._outside()
+        finally:
+            slow.cancel()
+            await asyncio.gather(slow, return_exceptions=True)
+        return Proof(proof.good, "; ".join(text for text in (*causes, proof.message) if text))
+
+    async def _why_slow(self) -> tuple[str, ...]:
+        await asyncio.sleep(SLOW)
+        return await self._outside()
+
+    async def _restart(self) -> str:
         """One restart; the start limit is cleared first, for a refused restart has stopped the daemon already.
 
         The answer is the job's result, or "" when none came in time: then the daemon itself is looked at.

@@ -136,8 +136,7 @@ class Rescue:
         if self._prover is None or await self._serves() or await self._stopped_by_a_person(self._prover):
             return outcome
         since = self._clock.monotonic()
-        result = await self._prover.restart()
-        proof = await self._prover.prove(Expectation(), since, since, result)
+        proof = await self._prover.restart_and_prove(Expectation(), since)
         outage = round(self._clock.monotonic() - since, 3)
         if proof.good:
             return Outcome(Verdict.CHANGED, None, outcome.message, outcome.files, restarted=True, outage=outage)

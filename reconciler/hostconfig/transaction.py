@@ -82,7 +82,7 @@ class Transaction:
         proof = await self._serve(journal, pending, undo=False)
         if proof.good:
             await self._finish(pending, undone=False)
-            return self._outcome(Verdict.CHANGED)
+            return self._outcome(Verdict.CHANGED, message=proof.message)
         log.error("change proven bad", extra={"runtime": pending.name, "why": proof.message})
         pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=proof.message)
         journal = await self._save(journal, pending)
@@ -185,9 +185,8 @@ class Transaction:
                 await self._arm()
             since = self._clock.monotonic()
             self._restarted = True
-            result = await prover.restart()
             expected = expectation_of_undo(pending) if undo else expectation(pending)
-            proof = await prover.prove(expected, since, since, result)
+            proof = await prover.restart_and_prove(expected, since)
         except SystemdError as error:
             proof = Proof(False, f"the dead-man switch could not be armed: {error}")
         finally:
@@ -238,7 +237,10 @@ class Transaction:
         if left:
             message += f"; not taken back: {'; '.join(left)}"
         if not proof.good:
-            message += f"; the old configuration does not serve either ({proof.message}): it was not the cause"
+            change = "" if message == proof.message else f"; with the change: {message}"
+            message = (
+                f"the change was not the cause, the old configuration does not serve either: {proof.message}{change}"
+            )
         await self._finish(pending, undone=not left)
         return self._outcome(Verdict.BROKEN, Code.VERIFY_FAILED, message, undone=not left)
 

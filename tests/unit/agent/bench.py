@@ -13,6 +13,7 @@ from msgspec import convert, structs
 
 from reconciler.agent.deps import Deps
 from reconciler.agent.probe import Probe
+from reconciler.agent.work import Worker
 from reconciler.api import names
 from reconciler.api.meta import (
     Condition,
@@ -30,6 +31,7 @@ from reconciler.barrier.barrier import RetryBarrier
 from reconciler.cri import api as cri_api
 from reconciler.hostconfig import Findings, Outcome, Verdict
 from reconciler.kube.errors import NotFound
+from reconciler.kube.events import Recorder
 from reconciler.sim.clock import EPOCH, VirtualClock
 from reconciler.systemd.api import UnitState
 
@@ -54,6 +56,7 @@ class Cri:
     """`error` is what every call meets, when set."""
 
     error: cri_api.CriError | None = None
+    release: str = "1.6.20"
     handlers: tuple[str, ...] = ("runc",)
     pods: list[cri_api.Sandbox] = field(default_factory=list)
     processes: list[cri_api.Container] = field(default_factory=list)
@@ -66,7 +69,7 @@ class Cri:
 
     async def version(self, *, timeout: float) -> cri_api.Version:
         self._meet()
-        return cri_api.Version("containerd", "1.6.20")
+        return cri_api.Version("containerd", self.release)
 
     async def status(self, *, timeout: float) -> cri_api.Status:
         self._meet()
@@ -304,6 +307,16 @@ class Metrics:
         self.told.append(("given up", result))
 
 
+class Told(Recorder):
+    """Keeps what was told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def event(self, regarding: object, kind: str, reason: str, note: str, action: str) -> None:
+        self.events.append((reason, note))
+
+
 @dataclass
 class Bench:
     """An agent's parts, made when the loop runs."""
@@ -313,6 +326,8 @@ class Bench:
     host: Host = field(default_factory=Host)
     api: Api = field(default_factory=Api)
     metrics: Metrics = field(default_factory=Metrics)
+    recorder: Told = field(default_factory=Told)
+    replaced: int = 0
     woken: int = 0
     contested: str = ""
 
@@ -328,12 +343,19 @@ class Bench:
             metrics=self.metrics,
             boot="boot-1",
             own_pod="own",
+            replaced=self.replace,
         )
         self.barrier = RetryBarrier(rng=self.deps.rng, metrics=self.metrics)
         self.probe = Probe(self.deps, self.barrier, self.wake)
 
+    def worker(self, over: Callable[[str], bool] = lambda uid: False) -> Worker:
+        return Worker(self.deps, self.barrier, self.probe, self.wake, over=over, recorder=self.recorder)
+
     def wake(self) -> None:
         self.woken += 1
+
+    def replace(self) -> None:
+        self.replaced += 1
 
 
 def pod(

@@ -14,25 +14,14 @@ from reconciler.agent.guard import Guard
 from reconciler.api import names
 from reconciler.api.meta import Condition, Node, NodeStatus, ObjectMeta, Pod
 from reconciler.hostconfig import Code, FileChange, Outcome, Verdict
-from reconciler.kube.events import Recorder
 from reconciler.kube.store import Store, key_of
 from reconciler.sim import clock
 from reconciler.sim.clock import EPOCH
-from tests.unit.agent.bench import UNIT, Bench, pod
+from tests.unit.agent.bench import UNIT, Bench, Told, pod
 
 PUT_BACK = Outcome(Verdict.CHANGED, None, "line 9: broken", (FileChange("/etc/containerd/config.toml", "edited", ""),))
 
 CONTESTED = Outcome(Verdict.REFUSED, Code.CONTESTED, "twice within an hour")
-
-
-class Told(Recorder):
-    """Keeps what was told."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-
-    def event(self, regarding: object, kind: str, reason: str, note: str, action: str) -> None:
-        self.events.append((reason, note))
 
 
 def play(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import errno
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 
+from reconciler.agent.probe import NET, Probe
 from reconciler.barrier.barrier import State
 from reconciler.cri.api import Code, CriError, Version
 from reconciler.sim import clock
@@ -35,9 +37,13 @@ def test_another_process_is_an_outage_even_when_nobody_saw_it(bench: Bench) -> N
 
 def test_a_missing_cri_plugin_fails_it(bench: Bench) -> None:
     async def main() -> None:
-        bench.cri.error = CriError(Code.UNIMPLEMENTED, "unknown service", connection=False)
+        bench.cri.error = CriError(Code.UNIMPLEMENTED, "too many open files", connection=False)
         await bench.probe.look()
         assert (bench.barrier.state, bench.barrier.reason) == (State.FAILED, "CRIMissing")
+        assert bench.probe.why_missing == "too many open files"
+        bench.cri.error = None
+        await bench.probe.look()
+        assert (bench.barrier.state, bench.probe.why_missing) == (State.OPEN, "")
 
     clock.run(main())
 
@@ -120,5 +126,37 @@ def test_a_look_that_never_ends_is_given_up_and_the_looking_goes_on(bench: Bench
         looking.cancel()
         with suppress(asyncio.CancelledError):
             await looking
+
+    clock.run(main())
+
+
+def test_another_version_of_containerd_is_told_once(bench: Bench) -> None:
+    async def main() -> None:
+        await bench.probe.look()
+        await bench.probe.look()
+        assert bench.replaced == 0
+        bench.cri.release = "v2.0.11"
+        await bench.probe.look()
+        await bench.probe.look()
+        assert (bench.replaced, bench.probe.version) == (1, "v2.0.11")
+
+    clock.run(main())
+
+
+def test_a_host_without_an_inotify_instance_is_looked_at_all_the_same(bench: Bench) -> None:
+    def none_left(changed: object) -> AbstractAsyncContextManager[None]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def main() -> None:
+        probe = Probe(replace(bench.deps, watch=none_left), bench.barrier, bench.wake)
+        task = asyncio.create_task(probe.run())
+        await asyncio.sleep(1)
+        assert bench.barrier.state is State.OPEN
+        bench.cri.error = OUTAGE
+        await asyncio.sleep(NET)
+        assert bench.barrier.state is State.CLOSED
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
     clock.run(main())

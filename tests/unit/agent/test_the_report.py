@@ -11,6 +11,7 @@ from reconciler.agent.work import Worker
 from reconciler.api import names
 from reconciler.api.meta import condition
 from reconciler.api.node import NodeState, Report, Stage, WorkReport, WorkResult, decode_report
+from reconciler.cri.api import Code, CriError
 from reconciler.sim import clock
 from tests.unit.agent.bench import OUTAGE, Bench
 
@@ -18,7 +19,7 @@ from tests.unit.agent.bench import OUTAGE, Bench
 def play(bench: Bench, main: Callable[[Reporter, Worker, set[str]], Awaitable[None]]) -> None:
     async def body() -> None:
         ended: set[str] = set()
-        worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=lambda uid: False)
+        worker = bench.worker()
         reporter = Reporter(
             bench.deps, bench.barrier, bench.probe, worker, ended=lambda: ended, contested=lambda: bench.contested
         )
@@ -208,5 +209,18 @@ def test_a_contest_is_a_condition_and_a_node_without_one_has_none(bench: Bench) 
         await look(bench, reporter)
         assert contested(bench) == ("False", "WouldStart", "the files on disk would start")
         assert [len(patch["status"]["conditions"]) for patch in bench.api.patches] == [1, 1, 1]
+
+    play(bench, main)
+
+
+def test_why_cri_is_missing_is_said_in_containerds_own_words(bench: Bench) -> None:
+    async def main(reporter: Reporter, worker: Worker, ended: set[str]) -> None:
+        bench.cri.error = CriError(Code.UNIMPLEMENTED, "too many open files", connection=False)
+        await look(bench, reporter)
+        await asyncio.sleep(5)
+        found = condition(bench.api.node.status.conditions, names.SERVING_CONDITION)
+        assert found is not None
+        assert (found.status, found.reason) == ("False", "CRIMissing")
+        assert found.message == "containerd serves without its CRI plugin: too many open files"
 
     play(bench, main)

@@ -49,7 +49,7 @@ def play(
     async def body() -> None:
         bench.barrier.open()
         bench.host.during = bench.host.during or serve
-        worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=over)
+        worker = bench.worker(over)
         worker.see(bench.api.ask("kata", asked))
         task = asyncio.create_task(worker.run())
         await asyncio.sleep(0.5)
@@ -66,6 +66,24 @@ def test_configure_writes_and_answers_done(bench: Bench) -> None:
         assert bench.host.changes == [("apply", "kata")]
         assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
         assert ("restarted", "agent") in bench.metrics.told
+
+    play(bench, state(), main)
+
+
+def test_what_made_a_start_slow_is_told_by_an_event(bench: Bench) -> None:
+    hung = "no answer from the shim of pod shop/web"
+    bench.host.outcome = Outcome(Verdict.CHANGED, None, hung, restarted=True, outage=10.04)
+
+    async def main(worker: Worker) -> None:
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
+        assert bench.recorder.events == [("ContainerdStartSlow", f"configure: containerd was away for 10.0 s: {hung}")]
+
+    play(bench, state(), main)
+
+
+def test_a_usual_restart_is_no_event(bench: Bench) -> None:
+    async def main(worker: Worker) -> None:
+        assert (bench.host.changes, bench.recorder.events) == ([("apply", "kata")], [])
 
     play(bench, state(), main)
 
@@ -134,7 +152,7 @@ def test_a_node_that_asks_for_something_else_by_now_is_not_written(bench: Bench)
     async def body() -> None:
         bench.barrier.open()
         bench.api.revisions["kata-r1"] = ControllerRevision(data=msgspec.Raw(msgspec.json.encode(KATA)))
-        worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=lambda uid: False)
+        worker = bench.worker()
         worker.see(bench.api.ask("kata", state()))
         bench.api.ask("kata", state(attempt=2))  # the watch has not delivered it
         task = asyncio.create_task(worker.run())
@@ -230,7 +248,7 @@ def test_a_failure_that_was_told_before_a_restart_of_the_agent_is_not_tried_agai
 
 def test_a_stopping_agent_begins_nothing(bench: Bench) -> None:
     async def body() -> None:
-        worker = Worker(bench.deps, bench.barrier, bench.probe, bench.wake, over=lambda uid: False)
+        worker = bench.worker()
         worker.stopping = True
         worker.see(bench.api.ask("kata", state()))
         task = asyncio.create_task(worker.run())

@@ -17,6 +17,8 @@ from grpclib.server import Server
 from reconciler.cri import runtime_pb2 as pb
 from reconciler.cri.api import Code, Container, ContainerState, CriError, Sandbox, Version
 from reconciler.cri.client import GrpcCri, serving
+from reconciler.cri.introspection_grpc import IntrospectionBase
+from reconciler.cri.introspection_pb2 import Plugin, PluginError, PluginsResponse
 from reconciler.cri.runtime_grpc import RuntimeServiceBase
 
 CONFIG = {"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {}, "kata-qemu": {"runtimeType": "x"}}}}
@@ -76,6 +78,24 @@ class Containerd(RuntimeServiceBase):
         await stream.send_message(pb.StopPodSandboxResponse())
 
 
+class WithoutCri(Containerd):
+    """As a containerd answers for a service that it does not have."""
+
+    async def Version(self, stream: Any) -> None:
+        raise GRPCError(GrpcStatus.UNIMPLEMENTED, "unknown service runtime.v1")
+
+
+class Introspection(IntrospectionBase):
+    """A containerd whose CRI plugin did not start."""
+
+    async def Plugins(self, stream: Any) -> None:
+        request = await stream.recv_message()
+        assert request.filters == ["type==io.containerd.grpc.v1,id==cri"]
+        error = PluginError(code=2, message="failed to create CRI service: too many open files")
+        plugin = Plugin(type="io.containerd.grpc.v1", id="cri", init_err=error)
+        await stream.send_message(PluginsResponse(plugins=[plugin]))
+
+
 @pytest.fixture
 async def socket() -> AsyncIterator[Path]:
     with tempfile.TemporaryDirectory() as folder:  # short: a socket's path may have 104 bytes
@@ -133,6 +153,27 @@ async def test_stopping_what_is_not_there_is_success(containerd: Containerd, cri
     containerd.error = GRPCError(GrpcStatus.NOT_FOUND, "no such sandbox")
     await cri.stop_container("c1", grace=0, timeout=5)
     await cri.stop_sandbox("s1", timeout=5)
+
+
+async def test_why_there_is_no_cri_plugin_is_containerds_own_word(socket: Path, cri: GrpcCri) -> None:
+    server = Server([WithoutCri(), Introspection()])
+    await server.start(path=str(socket))
+    with pytest.raises(CriError) as caught:
+        await cri.version(timeout=5)
+    server.close()
+    await server.wait_closed()
+    assert (caught.value.code, caught.value.connection) == (Code.UNIMPLEMENTED, False)
+    assert caught.value.message == "failed to create CRI service: too many open files"
+
+
+async def test_without_a_word_of_it_the_answer_stands(socket: Path, cri: GrpcCri) -> None:
+    server = Server([WithoutCri()])
+    await server.start(path=str(socket))
+    with pytest.raises(CriError) as caught:
+        await cri.version(timeout=5)
+    server.close()
+    await server.wait_closed()
+    assert (caught.value.code, caught.value.message) == (Code.UNIMPLEMENTED, "unknown service runtime.v1")
 
 
 async def test_an_answer_is_told_from_the_connection(containerd: Containerd, cri: GrpcCri) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from reconciler.api.noderuntime import Handler, RevisionData
 from reconciler.cri.api import Code, Container, CriError, Sandbox, Status, Version
 from reconciler.hostconfig import HostConfig, Timing
+from reconciler.hostconfig.causes import Outside, nothing_outside
 from reconciler.systemd.api import SystemdError, UnitState
 
 CRI = "io.containerd.grpc.v1.cri"
@@ -39,6 +40,7 @@ class Machine:
         self.result = "success"
         self.timers: dict[str, tuple[float, tuple[str, ...]]] = {}
         self.rejects: Callable[[set[str]], str] = lambda handlers: ""
+        self.before_start: Callable[[], Awaitable[object]] | None = None
         self.boot()
         self.starts = 0
 
@@ -90,6 +92,8 @@ class Machine:
         )
 
     async def restart(self, name: str, *, timeout: float) -> str:
+        if self.before_start is not None:
+            await self.before_start()
         self.boot()
         return "done" if self.active == "active" else "failed"
 
@@ -188,7 +192,7 @@ class Bench:
     def config(self) -> Path:
         return self.machine.config
 
-    def engine(self, *, online: bool = True) -> HostConfig:
+    def engine(self, *, online: bool = True, outside: Outside = nothing_outside) -> HostConfig:
         clock = _Clock(self.machine)
         timing = Timing(lock_wait=0.0, restart=1.0, verify=0.5, poll=0.0)
         systemd = self.machine if online else None
@@ -202,6 +206,7 @@ class Bench:
             clock=clock,
             timing=timing,
             boot_id=lambda: "boot-1",
+            outside=outside,
             trace=self.steps,
         )
 
