@@ -155,8 +155,8 @@ _ROLLOUT = Row(
         ),
         Panel(
             title="Held",
-            description="Why nothing new starts: paused, a canary that waits for a person, the error budget, a problem "
-            "of the NodeRuntime (its condition Degraded says which).",
+            description="Why nothing new starts: stopped, paused, a canary that waits for a person, the error budget, "
+            "a problem of the NodeRuntime (its condition Degraded says which).",
             kind=Kind.STATES,
             queries=(Query(fleet(HELD, "runtime", "reason"), "{{runtime}} {{reason}}"),),
             unit=Unit.YES_NO,

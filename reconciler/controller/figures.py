@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from metrics.controller import HELD_REASONS, RuntimeFigures, TroubledNode
 from reconciler.api.node import Stage
 from reconciler.api.noderuntime import NodeRuntime
+from reconciler.controller.outlooks import admission
 from reconciler.controller.world import Outlook, World
-from reconciler.phases.rollout import admit, budget, spent
+from reconciler.phases.rollout import budget, spent
 
 
 def runtimes(world: World, now: datetime) -> Mapping[str, RuntimeFigures]:
@@ -54,7 +55,7 @@ def _figures(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook],
         repairs=sum(_repairs(o, now) for o in counted.values()),
         budget=budget(runtime.spec.rollout, len(views)),
         spent=spent(views),
-        held=_held(world, runtime, by_node),
+        held=_held(world, runtime),
     )
 
 
@@ -75,12 +76,11 @@ def _repairs(outlook: Outlook, now: datetime) -> int:
     return sum(1 for time in times if now - time < timedelta(hours=1))
 
 
-def _held(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook]) -> str:
+def _held(world: World, runtime: NodeRuntime) -> str:
     """Why nothing new starts. A canary that is still at work is the rollout's own pace, and holds nothing."""
     if world.stopping.words:
         return "Stopped"
     if runtime.metadata.name in world.problems:
         return "Problem"
-    views = (outlook.view for outlook in by_node.values())
-    halted = admit(views, runtime.status.in_work, runtime.spec.rollout, paused=runtime.spec.paused).halted
+    halted = admission(world, runtime).halted
     return halted if halted in HELD_REASONS else ""

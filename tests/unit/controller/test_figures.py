@@ -15,7 +15,7 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.node import NodeState, Problem, Stage
 from reconciler.api.noderuntime import Canary, NodeRuntime, NodeRuntimeSpec, NodeRuntimeStatus, Rollout
 from reconciler.controller import figures
-from reconciler.controller.world import Outlook, World
+from reconciler.controller.world import Outlook, Stopping, World
 from reconciler.kube.store import Store
 from reconciler.phases.decision import Signal, Wait
 from reconciler.phases.rollout import View
@@ -83,6 +83,9 @@ def test_what_holds_a_rollout_is_named() -> None:
     assert figures.runtimes(world(waits, broken), NOW)["kata"].held == "ErrorBudgetExceeded"
     waiting = Rollout(canary=Canary(count=1, pause=True))
     assert figures.runtimes(world(waits, outlook("c"), rollout=waiting), NOW)["kata"].held == "CanaryPaused"
+    stopped = world(waits, paused=True)
+    stopped.stopping = Stopping("stopped by ops@host")
+    assert figures.runtimes(stopped, NOW)["kata"].held == "Stopped"
     refused = world(waits)
     refused.problems["kata"] = Problem("HandlerConflict")
     assert figures.runtimes(refused, NOW)["kata"].held == "Problem"
