@@ -32,6 +32,8 @@ BODY_SECONDS = 60.0
 CHUNK_SECONDS = 20.0
 """In which a client must have taken one chunk of a stream."""
 CLOSE_SECONDS = 2.0
+CONNECTIONS_MAX = 200
+"""Further ones are closed at once: file descriptors are needed for the API server, too."""
 SLICE = 64 * 1024
 """Bytes of a body that are copied for one client at a time."""
 TEXT = "text/plain; charset=utf-8"
@@ -100,6 +102,9 @@ class Server:
         return port
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -47,11 +47,12 @@ function measured(work) {
 
 function draw() {
   if (model.head === null) return;
+  drawHead();
+  if (document.hidden) return; // its title is all that can be seen
   columns = model.columns;
   fleet.show(model);
   filters.offer(columns, model.census());
   drawRows();
-  drawHead();
   details.show(model);
 }
 
@@ -102,6 +103,7 @@ function tick() {
   details.show(model);
 }
 
+document.addEventListener("visibilitychange", () => draw());
 document.addEventListener("keydown", (e) => {
   const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement;
   if (e.key === "/" && !typing) {

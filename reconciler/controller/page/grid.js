@@ -116,6 +116,7 @@ export class Grid {
     root.setAttribute("aria-selected", String(node.name === this.#chosen));
     root.dataset.node = node.name;
     put(cells[0], node.name);
+    cells[0].title = node.name;
     this.#columns.forEach((runtime, i) => fillStage(cells[i + 1], node.rows.get(runtime), now, this.#filter));
     const barrier = cells.at(-2);
     barrier.dataset.state = barrierOf(node);
@@ -193,4 +194,5 @@ function fillError(cell, row, several) {
   const text = row === null ? "" : ` ${row.error.message ?? ""}`;
   if (cell.textContent === reason + text) return;
   cell.replaceChildren(element("b", "", reason), text);
+  cell.title = reason + text;
 }

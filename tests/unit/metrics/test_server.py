@@ -156,6 +156,21 @@ async def test_a_client_that_does_not_take_its_stream_is_cut_off(monkeypatch: py
         writer.transport.abort()
 
 
+async def test_no_more_connections_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 1)
+    stream = Stream(b"more\n")
+    async with serving(stream=stream) as it:
+        reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+        writer.write(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        await reader.readuntil(b"first\n")
+        further, unheard = await asyncio.open_connection("127.0.0.1", it.port)
+        with suppress(ConnectionResetError):
+            assert await further.read() == b""
+        assert not stream.ended.is_set()
+        unheard.transport.abort()
+        writer.transport.abort()
+
+
 async def test_the_end_of_the_server_ends_its_streams() -> None:
     stream = Stream(b"more\n")
     async with serving(stream=stream) as it:
