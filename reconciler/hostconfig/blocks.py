@@ -16,6 +16,8 @@ from typing import Any
 RUNC_OWNER = "+runc"
 """Owner of the `runc` table that we write only because ours would hide the built-in one."""
 _CREATED = b"# runtime-reconciler: this file was made by runtime-reconciler\n"
+CREATED_TEMPLATE = _CREATED + b'{{ template "base" . }}\n'
+"""All that a template of k3s or rke2 made by us holds besides blocks: their own one."""
 
 _BEGIN = re.compile(
     rb"^[ \t]*# runtime-reconciler: begin (?P<owner>[^ \t\r\n]+)(?P<added> \(line end added\))?[ \t]*\r?\n",
@@ -46,8 +48,8 @@ def created(version: int) -> bytes:
 
 
 def is_created(data: bytes | None) -> bool:
-    """True for a main file that we made and that holds nothing else any more."""
-    return data is not None and data in (created(2), created(3))
+    """True for a main file or template that we made and that holds nothing else any more."""
+    return data is not None and data in (created(2), created(3), CREATED_TEMPLATE)
 
 
 def find(data: bytes) -> list[Block]:

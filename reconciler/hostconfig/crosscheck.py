@@ -38,13 +38,15 @@ def examine(dump: Dump, config_path: str, found: Findings, main: str) -> Finding
     return replace(found, findings=(fault, *found.findings[1:]))
 
 
-def compare(dump: Dump, config_path: str, change: Overlay, handlers: tuple[str, ...], mine: frozenset[str]) -> None:
-    """Raises Refused unless `change` makes the dump differ by `mine`, what we add or take, and nothing else.
+def compare(
+    dump: Dump, config_path: str, now: Overlay, change: Overlay, handlers: tuple[str, ...], mine: frozenset[str]
+) -> None:
+    """Raises Refused unless `change` makes the dump differ from `now` by `mine`, what we add or take, and nothing else.
 
     `handlers`: what the model says will be served.
     """
     try:
-        before, after = _dump(dump, config_path, {}), _dump(dump, config_path, change)
+        before, after = _dump(dump, config_path, now), _dump(dump, config_path, change)
     except DumpUnavailable as error:
         log.warning("containerd could not be asked for a dump, the model decides alone: %s", error)
         return

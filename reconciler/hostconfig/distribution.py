@@ -16,6 +16,8 @@ GENERATED = ("/var/lib/rancher/", "/etc/k0s/", "/run/k0s/", "/etc/cri/")
 """Files that their distribution writes anew: an edit would not last."""
 _RENDERED = re.compile(r"(/var/snap/microk8s/[^/]+/args/containerd)\.toml")
 """microk8s renders it at each start from the template beside it, by putting values in place of `${NAME}`."""
+_K3S = re.compile(r"/agent/etc/containerd/config\.toml$")
+"""k3s and rke2 render it at each start; their data may lie anywhere."""
 TOKEN = "${"
 
 
@@ -103,9 +105,25 @@ def edited_file(host: HostRoot, config_path: str) -> str:
     return template if template != config_path and host.exists(template) else config_path
 
 
+def is_rendered_by_k3s(config_path: str) -> bool:
+    """By k3s or rke2, from a template that can be extended (`template`)."""
+    return _K3S.search(config_path) is not None
+
+
 def is_generated(config_path: str) -> bool:
     """True for a file that its distribution writes anew: an edit would not last."""
-    return config_path.startswith(GENERATED) or _RENDERED.fullmatch(config_path) is not None
+    rendered = _RENDERED.fullmatch(config_path) is not None or is_rendered_by_k3s(config_path)
+    return rendered or config_path.startswith(GENERATED)
+
+
+def no_place(config_path: str) -> Refused:
+    """The refusal for a generated file that offers no place for our tables."""
+    text = f"{config_path} is generated at each start and imports no directory of drop-ins: an edit would not last; "
+    if is_rendered_by_k3s(config_path):
+        text += "update k3s or rke2 to a release with containerd 1.7 or later, whose template can be extended"
+    else:
+        text += "add the runtime by the means of the distribution"
+    return Refused(Code.UNSUPPORTED_DISTRIBUTION, text)
 
 
 def _os_id(host: HostRoot) -> str:

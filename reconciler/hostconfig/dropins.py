@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator
 
 from reconciler.hostconfig import blocks, imports_list
-from reconciler.hostconfig.distribution import is_generated
+from reconciler.hostconfig.distribution import is_generated, no_place
 from reconciler.hostconfig.effective import Effective
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.mending import OUR_PREFIX
@@ -118,8 +118,7 @@ def _own_folder(effective: Effective) -> str:
 
 def _import(snapshot: Snapshot, base: Effective) -> None:
     if is_generated(base.main):
-        text = f"{base.main} is generated at each start and imports no directory of drop-ins: an edit would not last"
-        raise Refused(Code.UNSUPPORTED_DISTRIBUTION, text)
+        raise no_place(base.main)
     real = snapshot.host.real(base.main)
     data = snapshot.read(real) if base.exists else blocks.created(CREATED_VERSION)
     entry = posixpath.join(_own_folder(base), PATTERN)

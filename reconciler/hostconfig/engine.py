@@ -30,6 +30,7 @@ from reconciler.hostconfig.repairing import plan_repair
 from reconciler.hostconfig.rescue import Rescue
 from reconciler.hostconfig.snapshot import Plan, Snapshot
 from reconciler.hostconfig.state import Held, Journal, Pending, State, pending_files
+from reconciler.hostconfig.template import template_of
 from reconciler.hostconfig.transaction import Transaction
 from reconciler.hostconfig.version import parse, supported
 from reconciler.hostconfig.writing import Trace
@@ -86,6 +87,7 @@ class HostConfig:
             self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace, outside=outside)
             self._dead_man = DeadMan(systemd, self._host, self._state, state_dir, unit, trace)
         self._busy = False
+        self._template = template_of(self._host, self._config_path, self._version)
         self._last_good = LastGood(self._host, self._state.folder)
         self._proven = Proven(self._host, self._state.folder, version, trace)
         self.rescue = Rescue(
@@ -311,7 +313,7 @@ class HostConfig:
     # Plans
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self._host, self._config_path, self._version, self._dump, self._last_good)
+        return Snapshot(self._host, self._config_path, self._version, self._dump, self._last_good, self._template)
 
     def _plan_apply(self, name: str, data: RevisionData) -> Plan:
         supported(self._version)

@@ -13,6 +13,7 @@ from reconciler.hostconfig.effective import DEFAULT_CONFIG, Effective, load
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.last_good import Kept, LastGood, noted
 from reconciler.hostconfig.model import Code, FileChange, Findings, Refused
+from reconciler.hostconfig.template import Template
 from reconciler.hostconfig.version import Version
 
 
@@ -59,6 +60,8 @@ class Snapshot:
     """The host's own binary, for a second opinion."""
     last_good: LastGood | None = None
     """What the main file was, when something of ours is on the host."""
+    template: Template | None = None
+    """What the main file is rendered from at each start: edits of the main file go there."""
     overlay: dict[str, bytes | None] = field(default_factory=dict)
     seen: dict[str, bytes | None] = field(default_factory=dict)
     modes: dict[str, int] = field(default_factory=dict)
@@ -71,12 +74,18 @@ class Snapshot:
 
     def effective(self) -> Effective:
         """What containerd makes of the files with the change."""
-        effective = load(self.host, self.config_path, self.version, self.overlay)
+        effective = load(self.host, self.config_path, self.version, self.view())
         for file in effective.files:
             real = self.host.real(file.path)
             if real not in self.overlay:
                 self.seen.setdefault(real, file.data)
         return effective
+
+    def view(self) -> dict[str, bytes | None]:
+        """The change as containerd will read it: with what is rendered at its start."""
+        if self.template is None or not self.host.exists(self.template.rendered):
+            return self.overlay
+        return {**self.overlay, self.template.rendered: self.read(self.template.rendered)}
 
     def examine(self, effective: Effective) -> Findings:
         """What is found in it. The binary is asked about files that are there, not about a change."""
@@ -105,11 +114,14 @@ class Snapshot:
     def compare(self, plan: Plan) -> None:
         """Raises Refused when the binary sees another difference than `plan` says."""
         if self.dump is not None and plan.files:
-            change = {file.path: file.after for file in plan.files}
-            crosscheck.compare(self.dump, self.config_path, change, plan.then.handlers, plan.ours | plan.gone)
+            before = {} if self.template is None else {self.main: self.seen[self.main]}
+            mine = plan.ours | plan.gone
+            crosscheck.compare(self.dump, self.config_path, before, self.view(), plan.then.handlers, mine)
 
     def read(self, real: str) -> bytes | None:
         """One file with the change; None when it is not there. Raises Refused(NotWritable)."""
+        if self.template is not None and real == self.template.rendered and self.host.exists(real):
+            return self.template.rendered_from(self.read(self.template.path), self.host.read(real))
         if real in self.overlay:
             return self.overlay[real]
         if real not in self.seen:
@@ -122,7 +134,9 @@ class Snapshot:
         return self.seen[real]
 
     def put(self, real: str, data: bytes | None) -> None:
-        """Change one file; back to what it was is no change."""
+        """Change one file; back to what it was is no change. Of a rendered one only our blocks can change."""
+        if self.template is not None and real == self.template.rendered:
+            real, data = self.template.path, self.template.template_for(self.read(self.template.path), data or b"")
         self.read(real)
         self.overlay[real] = data
         if self.seen[real] == data:

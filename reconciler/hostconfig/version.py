@@ -60,6 +60,11 @@ class Version:
         """`cni.bin_dir` becomes the list `cni.bin_dirs` in the migration."""
         return self >= Version(2, 1)
 
+    @property
+    def k3s_extends_its_template(self) -> bool:
+        """The k3s and rke2 that ship it know `{{ template "base" . }}`, which draws in their own template."""
+        return self >= Version(1, 7)
+
 
 def parse(text: str) -> Version:
     """`1.6.20~ds1`, `v2.0.11-k3s1` → Version. Raises Refused(UnsupportedVersion) on anything else."""

@@ -92,11 +92,12 @@ def test_an_inline_table_of_containerd_1_cannot_be_added_to(release: str, tmp_pa
 
 
 def test_a_generated_file_without_a_directory_is_not_edited(tmp_path: Path) -> None:
-    path = LOADS["k3s"].config
+    path = LOADS["k0s"].config
     files = {path: b"version = 3\n"}
     write(tmp_path, files)
     outcome = asyncio.run(HostConfig(tmp_path, path, "2.2.9").apply("site", "uid", CRUN))
     assert (outcome.verdict, outcome.reason) == (Verdict.REFUSED, Code.UNSUPPORTED_DISTRIBUTION)
+    assert "add the runtime by the means of the distribution" in outcome.message
     assert read(tmp_path) == files
 
 
