@@ -28,6 +28,7 @@ from reconciler.hostconfig import (
     Refused,
     Verdict,
     discover,
+    installed,
     socket_of,
 )
 from reconciler.systemd.api import SystemdError
@@ -162,9 +163,13 @@ class _Engine:
             return error.outcome()
 
     async def _offline(self, operation: Callable[[HostConfig], Any]) -> Outcome:
-        binary = None if self._release else self._binary or self._root / "usr/bin/containerd"
+        binary, config = self._binary, self._config
+        if binary is None and not self._release:
+            root = HostRoot(self._root)
+            found, its_config = installed(root, UNIT)
+            binary, config = root.local(found), config or its_config
         version = self._release if binary is None else _ask_version(binary)
-        host = HostConfig(self._root, self._config, version, self._state_dir, dump=self._dump(binary))
+        host = HostConfig(self._root, config, version, self._state_dir, dump=self._dump(binary))
         return await self._outcome(operation, host)
 
     async def _online(self, operation: Callable[[HostConfig], Any]) -> Outcome:

@@ -5,6 +5,7 @@ May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
 
 from reconciler.hostconfig.causes import HostCauses
 from reconciler.hostconfig.discovery import Daemon, discover
+from reconciler.hostconfig.discovery import Daemon, discover, installed
 from reconciler.hostconfig.distribution import socket_of
 from reconciler.hostconfig.dump import BinaryDump
 from reconciler.hostconfig.engine import BOOT_ID, Fence, HostConfig
@@ -41,5 +42,6 @@ __all__ = [
     "Timing",
     "Verdict",
     "discover",
+    "installed",
     "socket_of",
 ]

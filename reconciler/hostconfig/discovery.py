@@ -13,10 +13,13 @@ from typing import Protocol
 from reconciler.hostconfig.distribution import KINDS, PLAIN, Kind, name_of, refuse_unsupported
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, Refused
+from reconciler.hostconfig.unitfile import exec_start
 from reconciler.hostconfig.version import parse, supported
 from reconciler.systemd.api import Systemd, UnitState
 
 KUBELET = "kubelet.service"
+BINARY = "/usr/bin/containerd"
+"""Of packages."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,22 @@ async def discover(systemd: Systemd, processes: Processes, host: HostRoot, *, so
         )
     notes += _restarts_with(state, name, kind)
     return Daemon(name, binary, config, said, name_of(host, kind), owner.pid if owner else None, tuple(notes))
+
+
+def installed(host: HostRoot, unit: str) -> tuple[str, str]:
+    """Binary and `--config` of the next start by the files of `unit`; the usual binary where they say nothing.
+
+    For a host whose systemd cannot be asked. Raises Refused for a distribution whose unit starts containerd by itself.
+    """
+    argv = exec_start(host, unit)
+    if argv:
+        return argv[0], config_of(argv)
+    if not host.exists(BINARY):
+        for kind in KINDS:
+            if any(exec_start(host, name) for name in kind.units):
+                text = f"{kind.name} brings its own containerd: give --containerd-version, and --config {kind.config}"
+                raise Refused(Code.UNSUPPORTED_DISTRIBUTION, text)
+    return BINARY, ""
 
 
 async def _unit(systemd: Systemd, owner: Process | None, default: str) -> tuple[UnitState, str, Kind]:

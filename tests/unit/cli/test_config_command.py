@@ -54,6 +54,24 @@ def test_a_plan_shows_the_difference_and_writes_nothing(root: Path) -> None:
     assert not (root / DROP_IN.lstrip("/")).exists()
 
 
+def test_without_a_version_the_units_own_binary_and_file_are_looked_at(root: Path) -> None:
+    files = {
+        "opt/bin/containerd": "#!/bin/sh\necho containerd github.com/containerd/containerd v1.7.34 abc\n",
+        "etc/site.toml": "version = 9\n",
+        "usr/lib/systemd/system/containerd.service": "[Service]\nExecStart=/usr/bin/containerd\n",
+        "etc/systemd/system/containerd.service.d/10-site.conf": "[Service]\nExecStart=\n"
+        "ExecStart=-/opt/bin/containerd \\\n  --config /etc/site.toml\n",
+    }
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    (root / "opt/bin/containerd").chmod(0o755)
+    checked = run(root, "check", "--output", "json")
+    (finding,) = json.loads(checked.stdout)["findings"]
+    assert (finding["code"], finding["path"]) == ("UnsupportedVersion", "/etc/site.toml")
+    assert "not known to containerd 1.7.34" in finding["message"]
+
+
 def test_a_broken_file_is_status_1_with_file_and_line(root: Path) -> None:
     (root / CONFIG.lstrip("/")).write_text("version = 3\nimports = [ , ]\n")
     checked = run(root, "check", "--containerd-version", "2.2.9", "--output", "json")
