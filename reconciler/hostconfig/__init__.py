@@ -4,7 +4,6 @@ May import `cri`, `systemd` and `api`. The public names are those of `__all__`.
 """
 
 from reconciler.hostconfig.causes import HostCauses
-from reconciler.hostconfig.discovery import Daemon, discover
 from reconciler.hostconfig.discovery import Daemon, discover, installed
 from reconciler.hostconfig.distribution import socket_of
 from reconciler.hostconfig.dump import BinaryDump
