@@ -283,7 +283,7 @@ class RuntimeReconciler:
             return Done()
         self._world.problems.pop(runtime.metadata.name, None)
         name = runtime.metadata.name
-        if self._carriers(runtime) or any(o.state is not None for o in self._world.outlooks.get(name, {}).values()):
+        if self._carriers(runtime) or self._seen_carrying(name):
             return await self._roll(runtime, runtime.status.revision)
         if await self._left_behind(runtime):
             return After(CLEAN_POLL)
@@ -292,6 +292,17 @@ class RuntimeReconciler:
             await self._delete_revision(kept)
         await self._remove_finalizer(runtime)
         return Done()
+
+    def _seen_carrying(self, name: str) -> bool:
+        """Whether a node that nobody has given up carried `name` at the last look."""
+        return any(
+            outlook.state is not None and not self._skipped(node, name)
+            for node, outlook in self._world.outlooks.get(name, {}).items()
+        )
+
+    def _skipped(self, node: str, name: str) -> bool:
+        found = self._world.nodes.get(node)
+        return found is not None and names.skip_annotation(name) in found.metadata.annotations
 
     def _carriers(self, runtime: NodeRuntime) -> list[str]:
         """Nodes that still carry a state of this NodeRuntime and that nobody has given up."""
@@ -314,9 +325,10 @@ class RuntimeReconciler:
             self._world.namespace,
             label_selector=f"{names.COMPONENT_LABEL}={names.COMPONENT_PHASE},{names.RUNTIME_LABEL}={name}",
         )
-        for pod in pods:
-            self._wake(pod.spec.node_name)
-        return bool(pods)
+        left = [pod.spec.node_name for pod in pods if not self._skipped(pod.spec.node_name, name)]
+        for node in left:
+            self._wake(node)
+        return bool(left)
 
     async def _remove_finalizer(self, runtime: NodeRuntime) -> None:
         patch = {

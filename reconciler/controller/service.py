@@ -268,6 +268,8 @@ class Controller:
         if kind == "deleted":
             self.world.seen.discard(node.metadata.name)
             self._every_runtime()  # it may have been the last one that nobody had looked at
+        for runtime in _given_up(old, new):
+            self._runtime_changed(runtime)
         self._node_queue.add(node.metadata.name, priority=Priority.LOW if initial else Priority.HIGH)
 
     def _on_pod(self, kind: str, old: Pod | None, new: Pod | None, initial: bool) -> None:
@@ -342,6 +344,17 @@ class Controller:
     def _wake_node(self, node: str) -> None:
         if node:
             self._node_queue.add(node, priority=Priority.HIGH)
+
+
+def _given_up(old: Node | None, new: Node | None) -> set[str]:
+    """Runtimes whose deletion a person has just told not to wait for this node, or to wait for it again."""
+    before, after = (set() if node is None else _skips(node) for node in (old, new))
+    return before ^ after
+
+
+def _skips(node: Node) -> set[str]:
+    prefix = names.SKIP_ANNOTATION_PREFIX
+    return {key.removeprefix(prefix) for key in node.metadata.annotations if key.startswith(prefix)}
 
 
 def _same_will(old: NodeRuntime, new: NodeRuntime) -> bool:

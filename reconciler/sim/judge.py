@@ -23,6 +23,8 @@ LOOKED_AT = ("etc", "opt", "usr/local", "var/lib/runtime-reconciler")
 """Below a node's root: what an installer may touch."""
 LOCK = "var/lib/runtime-reconciler/lock"
 """The lock file is never deleted (design section 6.7)."""
+LEFT = (names.STATE_ANNOTATION_PREFIX, names.RETRY_ANNOTATION_PREFIX, names.SKIP_ANNOTATION_PREFIX)
+"""Annotations of Nodes that are gone with the runtime they are for."""
 PERIOD = 0.05
 """Seconds between two looks of the watcher."""
 
@@ -78,7 +80,7 @@ def _marks(cluster: Cluster, before: World) -> Iterator[str]:
             if labels.get(key) != before.labels[name].get(key):
                 yield f"{name}: label {key} is {labels.get(key)!r}, it was {before.labels[name].get(key)!r}"
         for key in sorted(meta.get("annotations") or {}):
-            if key.startswith((names.STATE_ANNOTATION_PREFIX, names.RETRY_ANNOTATION_PREFIX)):
+            if key.startswith(LEFT):
                 yield f"{name}: annotation {key} is left"
 
 
