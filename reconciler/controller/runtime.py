@@ -246,7 +246,7 @@ class RuntimeReconciler:
             revision=revision,
             in_work=admission.in_work,
             halted=admission.halted,
-            stopped=self._world.stopping.words,
+            stopped=self._world.stopping.told,
             selected=len(mine),
             installers=self._world.installers or self._installers(mine),
             problem=self._world.problems.get(name),

@@ -41,8 +41,8 @@ def build(
     """The status that should be; transition times are kept where a condition's status is as it was.
 
     `selected`: nodes that the runtime is for, looked at already or not. `refused`: by node, what the API server
-    has refused. `stopped`: who has stopped everything; empty when nobody has. `installers`: what other installers
-    were found, or why nobody can tell.
+    has refused. `stopped`: who has stopped everything, and how it ends; empty when nobody has. `installers`: what
+    other installers were found, or why nobody can tell.
     """
     counted = {name: o for name, o in outlooks.items() if o.counted}
     summed = counts(counted.values())
@@ -137,7 +137,7 @@ def _progress(view: _View, problem: Problem | None) -> Condition:
     text = "; ".join(waiting[:3])
     if view.stopped:
         ending = f"; {counts.updating} nodes end what has begun on them" if counts.updating else ""
-        return _condition("Progressing", False, STOPPED, f"{view.stopped}; `reconciler resume` lifts it{ending}")
+        return _condition("Progressing", False, STOPPED, view.stopped + ending)
     if view.deleting:
         return _condition(
             "Progressing",

@@ -46,6 +46,13 @@ class Stopping:
     spans: tuple[Stop, ...] = ()
     """When everything was stopped, the oldest first; the last one may last."""
 
+    @property
+    def told(self) -> str:
+        """`words`, and how it ends."""
+        if self.found is None:
+            return f"{self.words}; see the rules of deploy/base/rbac.yaml" if self.words else ""
+        return f"{self.words}; `reconciler resume` lifts it"
+
 
 @dataclass
 class World:

@@ -162,6 +162,16 @@ def test_resume_does_not_lift_a_stop_that_was_made_meanwhile(fleet: Any, monkeyp
     )
 
 
+def test_status_and_explain_tell_of_the_stop_and_of_its_end(fleet: Any) -> None:
+    fleet.ask(lambda client: client.create(NODES, {"metadata": {"name": "node-5"}}))
+    fleet.run("stop", "--reason", "bad image")
+    told = "everything is stopped by ann@desk: bad image; `kubectl reconciler resume` ends it\n"
+    assert fleet.run("status").stdout.startswith(told)
+    assert "everything is stopped" in fleet.run("explain", "node-3").stdout
+    fleet.run("resume")
+    assert "stopped" not in fleet.run("status").stdout
+
+
 # --- pause and resume of one ---
 
 

@@ -89,11 +89,11 @@ def test_other_installers_are_as_they_were_until_somebody_has_looked() -> None:
 
 
 def test_a_stop_comes_before_everything_else_and_says_how_it_ends() -> None:
-    words = "everything is stopped by ann"
+    words = "everything is stopped by ann; `reconciler resume` lifts it"
     resting = conditions(outlooks=[outlook("a", at_rest=True)], stopped=words, problem=Problem("InvalidSpec", "bad"))
-    assert resting["Progressing"] == ("False", "Stopped", f"{words}; `reconciler resume` lifts it")
+    assert resting["Progressing"] == ("False", "Stopped", words)
     going = conditions(outlooks=[outlook("a")], stopped=words)["Progressing"]
-    assert going[2] == f"{words}; `reconciler resume` lifts it; 1 nodes end what has begun on them"
+    assert going[2] == f"{words}; 1 nodes end what has begun on them"
 
 
 def told(kind: str, status: str, reason: str, message: str = "m") -> tuple[Condition, ...]:

@@ -60,7 +60,9 @@ def test_the_watch_tells_who_stopped_everything_and_for_how_long_it_was_so() -> 
         )
         b.switch.note(initial=False)
         begun = b.clock.now()
-        assert b.world.stopping.words == "everything is stopped by ann since 2026-01-02T03:04:05Z: x"
+        words = "everything is stopped by ann since 2026-01-02T03:04:05Z: x"
+        assert b.world.stopping.words == words
+        assert b.world.stopping.told == f"{words}; `reconciler resume` lifts it"
         b.switch.note(initial=False)
         assert b.world.stopping.spans == (Stop(begun),)
         b.store.remove((NS, names.STOP_NAME))
@@ -89,7 +91,9 @@ def test_where_it_may_not_be_watched_nobody_can_tell_and_that_is_as_if_stopped()
         b = Bench()
         b.world.blind["configmaps"] = "no right"
         b.switch.note(initial=False)
-        assert b.world.stopping.words == "nobody can tell whether everything is stopped: no right"
+        words = "nobody can tell whether everything is stopped: no right"
+        assert b.world.stopping.words == words
+        assert b.world.stopping.told == f"{words}; see the rules of deploy/base/rbac.yaml"
         with pytest.raises(Held):
             await b.switch.confirm()
 
