@@ -58,11 +58,12 @@ lock:
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller -o requirements.lock pyproject.toml
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller --extra dev -o requirements-dev.lock pyproject.toml
 
-# What is made from the code: the CRD and the page of metrics; and deploy/base, which is the chart with its default
-# values. Tests hold all of it to that. Needs Go the first time, for helm.
+# What is made from the code: the CRD, the pages of the API and of metrics, alerts and dashboards; and deploy/base, which
+# is the chart with its default values. Tests hold all of it to that. Needs Go the first time, for helm.
 docs: $(STAMP)
 	$(BIN)/reconciler manifests > deploy/chart/files/crd.yaml
 	$(BIN)/python -m tests.chart.base
+	$(BIN)/python -m reconciler.api.reference > docs/api.md
 	$(BIN)/python -m metrics.reference > docs/metrics.md
 	$(BIN)/python -m metrics.rules > deploy/observability/alerts.yaml
 	$(BIN)/python -m metrics.dashboards deploy/observability/dashboards

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from reconciler.api import names
+from reconciler.api import descriptions, names
 from reconciler.api.noderuntime import NodeRuntimeSpec, NodeRuntimeStatus
 from reconciler.api.validation import EXISTENCE_OPERATORS, SET_OPERATORS, SOCKET_PATH_MAX, TAINT_EFFECTS
 
-_KEPT = ("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "required")
+_KEPT = ("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "required", "description")
 COLUMNS = (
     ("Ready", "string", ".status.summary.ready", 0),
     ("Stuck", "integer", ".status.nodes.stuck", 0),
@@ -51,13 +51,14 @@ def _keyed(limit: int, *keys: str) -> dict[str, Any]:
     return {"maxItems": limit, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*keys]}
 
 
+_SECRET = {"type": "string", "minLength": 1, "description": "Name of a Secret of our namespace."}
 _ADDED: dict[str, dict[str, Any]] = {
     "handlers": {**_keyed(64, "name"), "x-kubernetes-validations": [_OWN_CLASS]},
     "snapshotters": {**_keyed(16, "name"), "x-kubernetes-validations": [_OWN_ADDRESS]},
     "snapshotters[].address": {"pattern": "^/", "maxLength": SOCKET_PATH_MAX},
     "startupTaints": _keyed(64, "key", "effect"),
     "startupTaints[].effect": {"enum": [*TAINT_EFFECTS]},
-    "imagePullSecrets[]": {"required": ["name"], "properties": {"name": {"type": "string", "minLength": 1}}},
+    "imagePullSecrets[]": {"required": ["name"], "properties": {"name": _SECRET}},
     "rollout.order": {"maxItems": 16},
     "rollout.maxUnavailable": {"minimum": 0, "pattern": "^[0-9]+%$"},
     "rollout.errorBudget": {"minimum": 0, "pattern": "^[0-9]+%$"},
@@ -124,6 +125,11 @@ def as_yaml(document: dict[str, Any]) -> str:
 
 def _schema(kind: type[Any]) -> dict[str, Any]:
     (root,), definitions = msgspec.json.schema_components([kind], ref_template="{name}")
+    described = {one.__name__: descriptions.of(one) for one in descriptions.structs(kind)}
+    for name, node in definitions.items():
+        node.pop("description", None)  # of the type: each field says what it is there
+        for field, words in described.get(name, {}).items():
+            node["properties"][field]["description"] = words
     return _structural(root, definitions)
 
 
@@ -140,10 +146,11 @@ def _completed(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    said = {"description": node["description"]} if "description" in node else {}
     if "$ref" in node:
-        return _structural(definitions[node["$ref"]], definitions)
+        return {**_structural(definitions[node["$ref"]], definitions), **said}
     if "anyOf" in node:
-        return _union([n for n in node["anyOf"] if n.get("type") != "null"], definitions)
+        return {**_union([n for n in node["anyOf"] if n.get("type") != "null"], definitions), **said}
     result = {key: node[key] for key in _KEPT if key in node}
     if node.get("format") == "date-time":
         result["format"] = "date-time"
@@ -159,8 +166,8 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
             result["x-kubernetes-preserve-unknown-fields"] = True
     if "enum" in result:
         result.setdefault("type", "string")
-    if not result:
-        return {"x-kubernetes-preserve-unknown-fields": True}
+    if not set(result) - {"description"}:
+        return {"x-kubernetes-preserve-unknown-fields": True, **said}
     return result
 
 

@@ -33,22 +33,37 @@ class Requirement(_Object, frozen=True):
     """One entry of `matchExpressions`; `operator` is In, NotIn, Exists or DoesNotExist."""
 
     key: str
+    """Key of a label."""
     operator: str
+    """`In`, `NotIn`, `Exists` or `DoesNotExist`."""
     values: tuple[str, ...] = ()
+    """For `In` and `NotIn`."""
 
 
 class LabelSelector(_Object, frozen=True):
+    """As everywhere in Kubernetes: all of it must match."""
+
     match_labels: dict[str, str] = {}
+    """Labels with their values."""
     match_expressions: tuple[Requirement, ...] = ()
+    """Requirements of labels."""
 
 
 class Condition(_Object, frozen=True):
+    """As everywhere in Kubernetes."""
+
     type: str
+    """What it is about."""
     status: str
+    """`True`, `False` or `Unknown`."""
     reason: str = ""
+    """Why, in one word for programs."""
     message: str = ""
+    """Why, in words for people."""
     last_transition_time: datetime | None = None
+    """When `status` changed last."""
     observed_generation: int = 0
+    """Generation of the spec that it speaks of."""
 
 
 class ConfigMap(_Object, frozen=True):
