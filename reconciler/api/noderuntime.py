@@ -185,7 +185,7 @@ class Rollout(_Spec, frozen=True):
     """How a change goes through the fleet. Changing this re-installs nothing."""
 
     max_unavailable: IntOrPercent = 1
-    """How many nodes are worked on at once: a count, or a percentage of the selected nodes, rounded down, at least 1."""
+    """Nodes that are worked on at once: a count, or a percentage of the selected nodes, rounded down, at least 1."""
     canary: Canary = Canary()
     """The first nodes of a new revision."""
     bake_seconds: Annotated[int, Meta(ge=0, le=86400)] = 30
