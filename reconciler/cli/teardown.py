@@ -19,6 +19,7 @@ def teardown(
     ] = connection.NAMESPACE,
     delete: Annotated[bool, typer.Option("--delete", help="Delete all NodeRuntimes.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for NodeRuntimes to go.")] = 280.0,
+    keep: Annotated[str, typer.Option(help="Said with a refusal: the command by which the product stays.")] = "",
     kubeconfig: connection.Kubeconfig = "",
     context: connection.Context = "",
 ) -> None:
@@ -31,7 +32,7 @@ def teardown(
         try:
             await make_way(client, namespace=namespace, delete=delete, timeout=timeout, tell=_tell)
         except NotYet as error:
-            raise connection.Refused(str(error)) from error
+            raise connection.Refused(f"{error}. To keep the product: {keep}" if keep else str(error)) from error
 
     connection.run(work, kubeconfig=kubeconfig, context=context)
 

@@ -13,6 +13,7 @@ import pytest
 from reconciler.api import crd
 from tests.chart import base
 from tests.chart.apiserver import ApiServer
+from tests.cluster.command import CommandFailed
 from tests.cluster.release import CHART
 from tests.cluster.release import helm as run_helm
 
@@ -91,6 +92,23 @@ def test_what_kustomize_installed_is_taken_over(api: ApiServer) -> None:
     helm(api, "uninstall", "runtime-reconciler", "--no-hooks")
     api.kubectl("wait", "--for=delete", CRD, "--timeout=30s")
     assert api.names(*KINDS) == before
+
+
+def test_after_an_uninstall_that_failed_its_own_words_bring_the_release_back(api: ApiServer) -> None:
+    """Nothing runs the Job here, so the hook fails by its timeout."""
+    helm(api, "install", "four")
+    with pytest.raises(CommandFailed):
+        helm(api, "uninstall", "four", "--timeout=1s")
+    with pytest.raises(CommandFailed, match="has no deployed releases"):
+        helm(api, "upgrade", "four")
+    job = json.loads(api.kubectl("get", "job", "teardown", "-n", "four", "-ojson"))
+    (said,) = [word for word in job["spec"]["template"]["spec"]["containers"][0]["args"] if word.startswith("--keep=")]
+    assert said == "--keep=helm rollback rr 1 --namespace kube-system"
+    _, verb, *words = said.removeprefix("--keep=").split()
+    run_helm(verb, *words, config=api.config)
+    helm(api, "upgrade", "four")
+    helm(api, "uninstall", "four", "--no-hooks")
+    api.kubectl("wait", "--for=delete", CRD, "--timeout=30s")
 
 
 def _columns() -> list[dict[str, Any]]:

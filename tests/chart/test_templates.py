@@ -45,6 +45,7 @@ TEARDOWN = {
     "RoleBinding/teardown",
     "ServiceAccount/teardown",
 }
+KEEP = "--keep=helm rollback runtime-reconciler 1 --namespace kube-system"
 MONITORED = {"runtime-reconciler-agent", "runtime-reconciler-controller"}
 
 
@@ -117,7 +118,11 @@ def test_everything_comes_out_where_it_belongs() -> None:
     definition = found["CustomResourceDefinition/noderuntimes.runtime-reconciler.io"]
     assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert definition["spec"] == crd.definition()["spec"]
-    assert found["Job/teardown"]["spec"]["template"]["spec"]["containers"][0]["args"] == ["--timeout=1800", "--delete"]
+    assert found["Job/teardown"]["spec"]["template"]["spec"]["containers"][0]["args"] == [
+        "--timeout=1800",
+        KEEP,
+        "--delete",
+    ]
 
 
 def test_bare_leaves_everything_out_that_can_be() -> None:
@@ -246,7 +251,7 @@ def test_the_hook_outlives_its_own_deadline_and_helm_shows_what_it_says() -> Non
     assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-succeeded,hook-failed"
     assert job["spec"]["activeDeadlineSeconds"] == 280 + 120
     assert job["spec"]["template"]["metadata"]["labels"] == {names.COMPONENT_LABEL: names.COMPONENT_TEARDOWN}
-    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["--timeout=280"]
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["--timeout=280", KEEP]
 
 
 def test_the_alerts_are_those_of_the_repository() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from tests.cluster import api as names
@@ -97,6 +98,9 @@ def _refused(lab: Lab, verdict: Verdict) -> None:
     verdict.check("Error" in answer, f"an uninstall beside a NodeRuntime was not refused: {answer}")
     told = "kubectl delete noderuntime demo" in answer
     verdict.check(told, f"the refusal does not say what to do: {answer}")
+    back = re.search(r"To keep the product: helm (rollback .*)", answer)
+    if verdict.check(back, f"the refusal does not say how to keep the product: {answer}") and back is not None:
+        said(*back[1].split(), config=controlplane.kubeconfig("admin"))
     verdict.check(lab.claims_ready(), f"after the refusal: {(lab.runtime() or {}).get('status')}")
     product.wait_ready(product.image())
 

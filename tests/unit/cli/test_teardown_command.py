@@ -23,6 +23,12 @@ def test_one_that_nobody_deleted_is_status_1_and_one_line(served: Any) -> None:
     assert ended.stderr.count("\n") == 1
 
 
+def test_a_refusal_says_how_to_keep_the_product(served: Any) -> None:
+    served.ask(lambda admin: admin.create(NODERUNTIMES, KATA))
+    ended = served.run("teardown", "--keep", "helm rollback x 3")
+    assert ended.stderr.endswith("kubectl delete noderuntime kata. To keep the product: helm rollback x 3\n")
+
+
 def test_delete_deletes(served: Any) -> None:
     served.ask(lambda admin: admin.create(NODERUNTIMES, KATA))
     ended = served.run("teardown", "--delete")
