@@ -16,20 +16,10 @@ from reconciler.api.node import Problem
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.api.overview import NodeRow, Overview, RuntimeRow, Stopped, Verdict
 from reconciler.controller import rows, status
+from reconciler.controller.halts import why
 from reconciler.controller.outlooks import admission
 from reconciler.controller.world import Stopping, World
 from reconciler.phases.decision import Signal
-
-HALTS = {
-    "Stopped": "everything is stopped; `kubectl reconciler resume` lifts it",
-    "Paused": "spec.paused is true: nothing new begins; `kubectl reconciler resume NAME` ends it",
-    "ErrorBudgetExceeded": "more nodes are failed or stuck than rollout.errorBudget allows; mend and retry them, or "
-    "raise it",
-    "CanaryPaused": "the canary is done and rollout.canary.pause holds the rest; set it to false to go on",
-    "Canary": "the first nodes (rollout.canary.count) have not become ready",
-    "LeaderChanged": "a new leader looks at every node before it gives out a slot",
-}
-"""Why nothing new begins (`phases.rollout.Admission.halted`, and a change of leader)."""
 
 
 def overview(world: World, now: datetime) -> Overview:
@@ -105,9 +95,9 @@ def _runtime(world: World, runtime: NodeRuntime) -> RuntimeRow:
 def _halt(world: World, runtime: NodeRuntime, updating: int) -> str:
     """A canary at work holds the rest back, and that is no halt."""
     if world.stopping.words:
-        return HALTS["Stopped"]
+        return why("Stopped", runtime.metadata.name)
     reason = "Paused" if runtime.spec.paused else admission(world, runtime).halted
-    return "" if reason == "Canary" and updating else HALTS.get(reason, reason)
+    return "" if reason == "Canary" and updating else why(reason, runtime.metadata.name)
 
 
 def _degraded(runtime: NodeRuntime) -> Problem | None:

@@ -12,7 +12,9 @@ import msgspec
 from reconciler.api.meta import Condition, condition
 from reconciler.api.node import Problem, Stage, cut
 from reconciler.api.noderuntime import FailedNode, NodeCounts, NodeRuntime, NodeRuntimeStatus, Summary
+from reconciler.controller.halts import why
 from reconciler.controller.installers import message as installers_message
+from reconciler.controller.notes import pointing
 from reconciler.controller.world import Outlook
 
 FOREIGN = "ForeignInstaller"
@@ -136,14 +138,14 @@ def _progress(view: _View, problem: Problem | None) -> Condition:
     counts, waiting = view.counts, view.waiting
     text = "; ".join(waiting[:3])
     if view.stopped:
-        ending = f"; {counts.updating} nodes end what has begun on them" if counts.updating else ""
+        ending = f"; {_many(counts.updating)} still at work: what has begun ends" if counts.updating else ""
         return _condition("Progressing", False, STOPPED, view.stopped + ending)
     if view.deleting:
         return _condition(
             "Progressing",
             True,
             "Uninstalling",
-            f"{len(waiting)} nodes to clean: {text or 'removing what is left'}",
+            f"{_many(len(waiting))} to clean: {text or 'removing what is left'}",
         )
     if problem is not None and counts.updating == 0:
         return _condition("Progressing", False, problem.reason, "nothing is started; see condition Degraded")
@@ -152,13 +154,18 @@ def _progress(view: _View, problem: Problem | None) -> Condition:
             "Progressing", False, "NoNodeSelected", "spec.nodeSelector matches no node that can take part"
         )
     if view.runtime.spec.paused:
-        return _condition("Progressing", False, "Paused", "spec.paused is true: nothing new starts")
+        return _condition("Progressing", False, "Paused", why("Paused", view.runtime.metadata.name))
     if counts.updating == 0 and view.halted:
-        return _condition("Progressing", False, view.halted, f"{len(waiting)} nodes wait")
+        halt = why(view.halted, view.runtime.metadata.name)
+        return _condition("Progressing", False, view.halted, f"{_many(len(waiting))} not done: {halt}")
     if waiting or counts.total < view.selected:
         to_go = max(len(waiting), view.selected - counts.total)
-        return _condition("Progressing", True, "RollingOut", f"{to_go} nodes to go: {text or 'not begun'}")
+        return _condition("Progressing", True, "RollingOut", f"{_many(to_go)} to go: {text or 'not begun'}")
     return _condition("Progressing", False, "Complete", "every node has this revision")
+
+
+def _many(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _trouble(outlooks: Mapping[str, Outlook], refused: Mapping[str, Problem]) -> Problem | None:
@@ -168,7 +175,7 @@ def _trouble(outlooks: Mapping[str, Outlook], refused: Mapping[str, Problem]) ->
     for name in sorted(outlooks):
         trouble = outlooks[name].wait.trouble
         if trouble is not None:
-            return Problem(trouble.reason, f"{name}: {trouble.message}")
+            return Problem(trouble.reason, pointing(f"{name}: {trouble.message}", name))
     return None
 
 
@@ -180,7 +187,8 @@ def _degraded(view: _View) -> Condition:
         name, outlook = bad[0]
         error = outlook.state.error if outlook.state else None
         why = f"{error.reason}: {error.message}" if error else outlook.wait.message
-        return _condition("Degraded", True, "NodesFailed", f"{view.counts.failed} nodes failed; {name}: {why}")
+        text = f"{_many(view.counts.failed)} failed; {name}: {why}"
+        return _condition("Degraded", True, "NodesFailed", pointing(text, name))
     return _condition("Degraded", False, "AsExpected", "")
 
 
@@ -237,7 +245,8 @@ def _stuck(outlooks: Mapping[str, Outlook], counts: NodeCounts) -> Condition:
     if not bad:
         return _condition("Stuck", False, "AsExpected", "")
     name, outlook = bad[0]
-    return _condition("Stuck", True, outlook.wait.reason, f"{counts.stuck} nodes stuck; {name}: {outlook.wait.message}")
+    text = f"{_many(counts.stuck)} stuck; {name}: {outlook.wait.message}"
+    return _condition("Stuck", True, outlook.wait.reason, pointing(text, name))
 
 
 def _failed(name: str, outlook: Outlook) -> FailedNode:

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Protocol
 
 from reconciler.api import names
-from reconciler.api.node import REST, NodeState, Problem
+from reconciler.api.node import REST, NodeState, Problem, Stage
 from reconciler.api.noderuntime import NodeRuntime
-from reconciler.kube.events import Recorder
+from reconciler.controller import notes
+from reconciler.kube.events import Recorder, regarding_node
 from reconciler.phases.decision import Move
 
 log = logging.getLogger(__name__)
@@ -50,17 +51,18 @@ class Telemetry:
             self._metrics.phase(runtime, str(before.stage), "failed", (now - before.since).total_seconds())
         if move.reason not in QUIET:
             kind = "Warning" if move.reason in WARNINGS else "Normal"
-            self.event(runtime, kind, move.reason, f"node {node}: {move.message or after}")
+            self._of_node(runtime, node, kind, move.reason, notes.note(node, move))
 
     def patched(self, seconds: float) -> None:
         self._metrics.node_patch(seconds)
 
     def stuck(self, node: str, runtime: str, state: NodeState | None, problem: Problem) -> None:
         """A deadline has passed; told once each time it begins."""
-        stage = "absent" if state is None else str(state.stage)
-        log.warning("node is stuck", extra={"node": node, "runtime": runtime, "stage": stage, "reason": problem.reason})
-        self._metrics.stuck(runtime, stage)
-        self.event(runtime, "Warning", "Stuck", f"node {node} in {stage}: {problem.reason}: {problem.message}")
+        stage = Stage.ABSENT if state is None else state.stage
+        fields = {"node": node, "runtime": runtime, "stage": str(stage), "reason": problem.reason}
+        log.warning("node is stuck", extra=fields)
+        self._metrics.stuck(runtime, str(stage))
+        self._of_node(runtime, node, "Warning", "Stuck", notes.stuck(node, stage, problem))
 
     def forbidden(self, where: str) -> None:
         """The API server has refused us a right; the words are in the condition, or in the log of the queue."""
@@ -70,12 +72,14 @@ class Telemetry:
         """The state annotation was changed by somebody so that it cannot be read."""
         log.error("state annotation cannot be read", extra={"node": node, "runtime": runtime})
         key = names.state_annotation(runtime)
-        self.event(
-            runtime,
-            "Warning",
-            "StateUnreadable",
-            f"node {node}: annotation {key} is not ours; remove it to start afresh",
-        )
+        note = f"node {node}: annotation {key} is not ours; `kubectl annotate node {node} {key}-` starts afresh"
+        self._of_node(runtime, node, "Warning", "StateUnreadable", note)
+
+    def _of_node(self, runtime: str, node: str, kind: str, reason: str, note: str) -> None:
+        """An Event of one node; a warning is told on the Node too, where whoever looks after nodes looks."""
+        self.event(runtime, kind, reason, note)
+        if kind == "Warning":
+            self._recorder.event(regarding_node(node), kind, reason, f"NodeRuntime {runtime}: {note}", "Reconcile")
 
     def event(self, runtime: str, kind: str, reason: str, note: str) -> None:
         """An Event regarding the NodeRuntime; none when it is gone."""

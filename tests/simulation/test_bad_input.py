@@ -14,6 +14,7 @@ from reconciler.sim import kinds
 from reconciler.sim.loops import BINARY, HANDLER, RUNTIME, manifest, phase
 
 Drive = Callable[..., None]
+MORE = " (more: `kubectl reconciler explain node-1`)"
 
 INSTALL = phase("seconds=1", f"drop={BINARY}")
 UNINSTALL = phase("seconds=1", f"take={BINARY}")
@@ -286,7 +287,7 @@ def test_an_image_that_cannot_be_pulled_holds_the_canary_only_and_heals_when_it_
     async def main(s: Any) -> None:
         await s.create(simple(install={**INSTALL, "image": "registry.example/kata:9"}))
         message = await s.says("Degraded", "True", "ImagePullFailed")
-        assert message == 'node-1: failed to pull and unpack image "registry.example/kata:9": not found'
+        assert message == f'node-1: failed to pull and unpack image "registry.example/kata:9": not found{MORE}'
         await s.until(lambda: s.events("ImagePullFailed") == [("Warning", message)])
         told = set()
         for _ in range(240):  # it goes from ErrImagePull to ImagePullBackOff and back
@@ -307,7 +308,7 @@ def test_a_payload_that_fails_is_tried_again_and_heals(drive: Drive) -> None:
     async def main(s: Any) -> None:
         await s.create(simple(install={**INSTALL, "args": ["needs=/opt/firmware", f"drop={BINARY}"]}))
         message = await s.says("Degraded", "True", "PayloadFailed")
-        assert message == "node-1: exit code 1: Error"
+        assert message == f"node-1: exit code 1: Error{MORE}"
         await s.until(lambda: s.events("PayloadFailed") == [("Warning", message)])
         await s.until(lambda: s.state("node-1").attempt == 2)
         for node in s.cluster.nodes.values():
@@ -322,7 +323,7 @@ def test_a_payload_that_always_fails_is_given_up_on_undone_and_heals_by_a_new_re
     async def main(s: Any) -> None:
         await s.create(simple(install={**INSTALL, "args": ["exit=3"]}))
         message = await s.says("Degraded", "True", "NodesFailed", limit=300)
-        assert message == "1 nodes failed; node-1: PayloadFailed: exit code 3: Error"
+        assert message == f"1 node failed; node-1: PayloadFailed: exit code 3: Error{MORE}"
         await s.until(lambda: s.stages() == {"node-1": "failed", "node-2": "absent"})
         await s.until(lambda: s.events("NodesFailed") == [("Warning", message)])
         assert not [line for line in s.touches() if line == "PATCH nodes node-2"]
@@ -340,7 +341,7 @@ def test_a_payload_that_hangs_is_ended_at_its_timeout_and_heals(drive: Drive) ->
         hanging = {**INSTALL, "args": ["waits-for=/opt/firmware", f"drop={BINARY}"], "timeoutSeconds": 20}
         await s.create(simple(install=hanging))
         message = await s.says("Degraded", "True", "PayloadTimedOut")
-        assert message == "node-1: phase install did not end within 20 s"
+        assert message == f"node-1: phase install did not end within 20 s{MORE}"
         await s.until(lambda: s.events("PayloadTimedOut") == [("Warning", message)])
         for node in s.cluster.nodes.values():
             (node.root / "opt/firmware").write_text("x")
@@ -469,7 +470,9 @@ def test_a_node_without_an_agent_pod_is_told_and_the_others_go_on(drive: Drive) 
         await s.cluster.nodes["node-2"].withdraw_agent()
         await s.create(simple())
         message = await s.says("Degraded", "True", "AgentMissing")
-        assert message == "node-2: no agent pod on this node; see the agent DaemonSet"
+        assert message == (
+            "node-2: no agent pod on this node; see the agent DaemonSet (more: `kubectl reconciler explain node-2`)"
+        )
         await s.until(lambda: s.events("AgentMissing") == [("Warning", message)])
         await s.until(lambda: s.stages() == {"node-1": "ready", "node-2": "absent"})
         assert not [line for line in s.touches() if line == "PATCH nodes node-2"]
@@ -485,7 +488,10 @@ def test_a_node_whose_agent_is_not_ready_is_told_with_the_name_of_its_pod(drive:
         s.cluster.nodes["node-2"].hold_agent()
         await s.create(simple())
         message = await s.says("Degraded", "True", "AgentMissing")
-        assert message == ("node-2: agent pod runtime-reconciler/reconciler-agent-node-2 is not Ready; see its log")
+        assert message == (
+            "node-2: agent pod runtime-reconciler/reconciler-agent-node-2 is not Ready; see its log "
+            "(more: `kubectl reconciler explain node-2`)"
+        )
         s.cluster.nodes["node-2"].release_agent()
         await s.ready()
         await heals(s, "AgentMissing")

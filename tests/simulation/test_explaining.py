@@ -60,6 +60,11 @@ def test_an_image_that_cannot_be_pulled_is_explained_from_the_first_minute_until
         )
         assert "the time for it was over at" in late.next
         assert late.advice.startswith("correct the image or its tag, spec.imagePullSecrets or the registry; `kubectl")
+        way = "(more: `kubectl reconciler explain node-1`)"
+        what = f'ImagePullFailed: failed to pull and unpack image "{IMAGE}": not found {way}'
+        await scenario.until(lambda: scenario.events("Stuck") == [("Warning", f"node node-1 in install: {what}")])
+        of_node = [("Warning", f"NodeRuntime {RUNTIME}: node node-1 in install: {what}")]
+        assert scenario.events("Stuck", "node-1") == of_node  # and so `kubectl describe node` tells of it
         (kata,) = (await overview(scenario)).runtimes
         assert (kata.name, kata.stuck) == (RUNTIME, 1)
         assert kata.halted.startswith("more nodes are failed or stuck than rollout.errorBudget allows")

@@ -145,7 +145,8 @@ def test_k1_a_handler_that_another_installer_configured_is_told_before_the_node_
         await s.create(full())
         message = await s.says("Degraded", "True", "HandlerConflict")
         assert message == (
-            "node-1: CRI serves kata-qemu already; remove it with what installed it, or name another handler"
+            "node-1: CRI serves kata-qemu already; remove it with what installed it, or name another handler "
+            "(more: `kubectl reconciler explain node-1`)"
         )
         await s.until(lambda: s.events("HandlerConflict") == [("Warning", message)])
         await s.until(lambda: s.stages() == {"node-1": "absent", "node-2": "ready"})

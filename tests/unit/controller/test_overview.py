@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,9 +26,11 @@ from reconciler.api.noderuntime import (
 )
 from reconciler.api.overview import NodeRow
 from reconciler.controller import outlooks, rows
-from reconciler.controller.overview import HALTS, overview
+from reconciler.controller.halts import HALTS, why
+from reconciler.controller.overview import overview
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.kube.store import Store
+from reconciler.phases import rollout
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SPEC = NodeRuntimeSpec(handlers=(Handler(name="kata"),))
@@ -98,12 +102,16 @@ def read(it: World) -> dict[str, NodeRow]:
 @pytest.mark.parametrize(
     ("spec", "states", "halted"),
     [
-        ({"paused": True}, {"a": None}, HALTS["Paused"]),
-        ({}, {"a": {"stage": Stage.FAILED, "installed": "", "failed": "r"}, "b": None}, HALTS["ErrorBudgetExceeded"]),
+        ({"paused": True}, {"a": None}, why("Paused", "kata")),
+        (
+            {},
+            {"a": {"stage": Stage.FAILED, "installed": "", "failed": "r"}, "b": None},
+            why("ErrorBudgetExceeded", "kata"),
+        ),
         (
             {"rollout": Rollout(canary=Canary(count=1, pause=True))},
             {"a": {}, "b": None},
-            HALTS["CanaryPaused"],
+            why("CanaryPaused", "kata"),
         ),
         ({}, {"a": None}, ""),
     ],
@@ -121,6 +129,14 @@ def test_a_rollout_that_stands_says_why_and_so_does_every_node_that_waits_for_it
     assert kata.halted == halted
     expected = f"nothing yet: {halted}" if halted else "it begins when a slot is given to it"
     assert waiting.next == expected
+
+
+def test_every_reason_that_the_rollout_halts_for_has_its_sentence() -> None:
+    source = inspect.getsource(rollout)
+    named = set(re.findall(r'halted = halted or "(\w+)"|"(\w+)" if _canaries_done', source))
+    reasons = {reason for pair in named for reason in pair if reason} | {"Canary", "Stopped", "LeaderChanged"}
+    assert {"Paused", "ErrorBudgetExceeded", "CanaryPaused"} <= reasons
+    assert reasons == set(HALTS)
 
 
 def test_a_canary_at_work_halts_nothing() -> None:

@@ -61,7 +61,7 @@ def test_nodes_that_nobody_has_looked_at_yet_are_not_no_nodes() -> None:
 def test_a_problem_of_the_whole_comes_before_a_refusal_and_that_before_a_node_in_trouble() -> None:
     nodes = [outlook("b", trouble=Problem("B", "b")), outlook("a", trouble=Problem("A", "a"))]
     refused = {"b": Problem("Forbidden", "no")}
-    assert conditions(outlooks=nodes)["Degraded"] == ("True", "A", "a: a")
+    assert conditions(outlooks=nodes)["Degraded"] == ("True", "A", "a: a (more: `kubectl reconciler explain a`)")
     assert conditions(outlooks=nodes, refused=refused)["Degraded"] == ("True", "Forbidden", "b: no")
     whole = Problem("InvalidSpec", "bad")
     assert conditions(outlooks=nodes, refused=refused, problem=whole)["Degraded"] == ("True", "InvalidSpec", "bad")
@@ -69,7 +69,11 @@ def test_a_problem_of_the_whole_comes_before_a_refusal_and_that_before_a_node_in
 
 def test_nodes_that_were_given_up_on_come_before_nodes_in_trouble() -> None:
     nodes = [outlook("a", trouble=Problem("A", "a")), outlook("b", failed=True)]
-    assert conditions(outlooks=nodes)["Degraded"] == ("True", "NodesFailed", "1 nodes failed; b: m")
+    assert conditions(outlooks=nodes)["Degraded"] == (
+        "True",
+        "NodesFailed",
+        "1 node failed; b: m (more: `kubectl reconciler explain b`)",
+    )
 
 
 def test_a_problem_does_not_hide_nodes_at_work() -> None:
@@ -93,7 +97,7 @@ def test_a_stop_comes_before_everything_else_and_says_how_it_ends() -> None:
     resting = conditions(outlooks=[outlook("a", at_rest=True)], stopped=words, problem=Problem("InvalidSpec", "bad"))
     assert resting["Progressing"] == ("False", "Stopped", words)
     going = conditions(outlooks=[outlook("a")], stopped=words)["Progressing"]
-    assert going[2] == f"{words}; 1 nodes end what has begun on them"
+    assert going[2] == f"{words}; 1 node still at work: what has begun ends"
 
 
 def told(kind: str, status: str, reason: str, message: str = "m") -> tuple[Condition, ...]:
