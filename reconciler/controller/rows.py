@@ -37,7 +37,7 @@ def build(world: World, node: Node, name: str, facts: Facts, wait: Wait, view: V
         runtime=world.runtime(name),
         facts=facts,
         wait=wait,
-        awaits=Signal.PERSON if failed and wait.awaits is Signal.NOTHING else wait.awaits,
+        awaits=_awaits(facts, wait, failed),
         deselected_until=_deselected_until(world, node, name),
         now=now,
     )
@@ -105,6 +105,15 @@ def refused(world: World, node: Node, name: str, before: NodeRow | None, problem
         advice=_advise(world, problem.reason, node, name),
         error=problem,
     )
+
+
+def _awaits(facts: Facts, wait: Wait, failed: bool) -> Signal:
+    """A node at rest has nothing to do; whether all is well there is another question."""
+    if wait.awaits is not Signal.NOTHING or facts.state is None:
+        return wait.awaits
+    if not facts.node_ready:
+        return Signal.NODE_READY
+    return Signal.PERSON if failed else Signal.NOTHING
 
 
 def _verdict(scene: Scene, failed: bool) -> Verdict:

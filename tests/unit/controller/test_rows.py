@@ -420,6 +420,12 @@ def test_a_closed_barrier_is_told_only_by_an_agent_and_a_node_that_can_be_believ
     assert row(**closed, node_ready=False).barrier is Barrier.UNKNOWN
 
 
+def test_a_ready_runtime_on_a_node_that_is_not_ready_is_not_well() -> None:
+    told = row(**RESTING, node_ready=False)
+    assert (told.stage, told.verdict, told.awaits) == ("ready", "waiting", "node-ready")
+    assert told.next == "it goes on where it was; nothing is at work"
+
+
 def test_no_deadline_is_told_where_none_passes() -> None:
     assert row(**INSTALLING, pods=(pod(Outcome.RUNNING),)).deadline == after(60)
     assert row(**INSTALLING, node_ready=False).deadline is None
