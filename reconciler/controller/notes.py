@@ -17,6 +17,7 @@ NOTES = {
     "HandlerInUse": "{message}",
     "Kept": "it stays: the NodeRuntime is wanted here again",
     "AttemptFailed": "{message}; attempt {attempt} of {stage} follows",
+    "Retried": "{message}: attempt {attempt} of {stage} begins",
     "Failed": "{message}; given up on: mend the cause, then `kubectl reconciler retry {node}`",
     "Ready": "{message}",
     "Absent": "nothing of it is left on the node",
