@@ -142,20 +142,21 @@ def _barrier(scene: Scene) -> Barrier:
 
 def _advice(world: World, scene: Scene, error: Problem | None, *, failed: bool) -> str:
     """What to do; nothing while all goes its way."""
-    retry = f"then `kubectl reconciler retry {scene.node.metadata.name}`"
+    retry = f"`kubectl reconciler retry {scene.node.metadata.name}`"
     pod = scene.pod
     where = "" if pod is None else pod.name
     if failed:
         cause = _advise(world, error.reason if error else "", scene.node, scene.name, where)
-        return "; ".join(part for part in (cause or "mend the cause", retry) if part)
+        return f"{cause or 'mend the cause'}; then {retry}"
     if scene.awaits is Signal.ANOTHER_NODE:
         return "nothing, or leave it out of spec.nodeSelector"
     if _verdict(scene, failed) in (Verdict.OK, Verdict.ABSENT, Verdict.WORKING):
         return ""
-    for reason in _reasons(scene, error):
-        if told := _advise(world, reason, scene.node, scene.name, where):
-            return told
-    return f"see {_log(world)} and the Events of the NodeRuntime" if scene.wait.stuck is not None else ""
+    causes = (_advise(world, reason, scene.node, scene.name, where) for reason in _reasons(scene, error))
+    cause = next((told for told in causes if told), "")
+    if scene.wait.stuck is None:
+        return cause
+    return f"{cause or f'see {_log(world)}'}; it goes on by itself then, or {retry}"
 
 
 def _reasons(scene: Scene, error: Problem | None) -> list[str]:

@@ -33,7 +33,8 @@ Last seen:  pod {pod}, made at 2026-01-02 03:16:05 UTC, has not started: ImagePu
 Next:       the payload runs, then configure if the signal still comes; the time for it was over at \
 2026-01-02 03:05:05 UTC
 Do:         correct the image or its tag, spec.imagePullSecrets or the registry; \
-`kubectl -n runtime-reconciler describe pod {pod}` says more
+`kubectl -n runtime-reconciler describe pod {pod}` says more; \
+it goes on by itself then, or `kubectl reconciler retry node-2`
 Error:      ImagePullFailed: not found
 Revision:   {found.runtimes[0].revision}
 Pod:        {pod} (install, attempt 1): pending: ImagePullFailed: not found

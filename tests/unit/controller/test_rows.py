@@ -166,7 +166,7 @@ CASES: dict[Signal, tuple[dict[str, Any], tuple[str, str, str, str, str]]] = {
             "handler kata was lost again after 3 repairs in an hour; find who edits the configuration",
             "the next repair begins at 2026-01-02 04:04:05 UTC",
             "find who else edits containerd's configuration on this node (a DaemonSet, configuration management) "
-            "and end that",
+            "and end that; it goes on by itself then, or `kubectl reconciler retry node-1`",
         ),
     ),
     Signal.SLOT: (
@@ -221,7 +221,8 @@ CASES: dict[Signal, tuple[dict[str, Any], tuple[str, str, str, str, str]]] = {
             "the agent's report on configure, attempt 1",
             "the agent waits: NotWritable: /etc is full",
             "then verify if the signal still comes; the time for it was over at 2026-01-02 03:07:05 UTC",
-            "the configuration on the node cannot be written: read-only, immutable, or the disk is full",
+            "the configuration on the node cannot be written: read-only, immutable, or the disk is full; it goes on by "
+            "itself then, or `kubectl reconciler retry node-1`",
         ),
     ),
     Signal.CONTAINERD: (
