@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from reconciler.agent.deps import Deps
+from reconciler.agent.gate import CALL, STOP_UNKNOWN, STOPPED, Gate, Stale, Wait, work_key
 from reconciler.agent.probe import Probe
 from reconciler.api import names
 from reconciler.api.meta import Node
@@ -24,39 +25,21 @@ from reconciler.api.node import (
 )
 from reconciler.api.noderuntime import RevisionData, WrittenBy, revision_name
 from reconciler.barrier.barrier import RetryBarrier
-from reconciler.cri.api import ContainerState, CriError, Sandbox
-from reconciler.hostconfig import Fence, HostConfigError, Outcome
-from reconciler.kube import stop
+from reconciler.cri.api import ContainerState, CriError
+from reconciler.hostconfig import HostConfigError, Outcome
 from reconciler.kube.errors import ApiError, NotFound, TransportError
 from reconciler.kube.events import Recorder, regarding_node
-from reconciler.kube.resources import CONTROLLERREVISIONS, NODES
+from reconciler.kube.resources import CONTROLLERREVISIONS
 
 log = logging.getLogger(__name__)
 
 RETRY = 1.0
 """Seconds until work that waits is tried again, when nothing is heard before; doubled up to RETRY_MAX."""
 RETRY_MAX = 30.0
-CALL = 5.0
 PATIENCE = 2.0
 """Seconds that work may wait before the report says so: most causes go sooner, and each word costs a write."""
 STOP_POLL = 10.0
 """Seconds, less up to half of it, until one asks again whether everything is still stopped."""
-STOPPED = "Stopped"
-STOP_UNKNOWN = "StopUnknown"
-"""Reasons of waiting: a person has stopped everything; nobody can be asked whether that is so."""
-
-
-class Stale(Exception):
-    """The Node does not ask for this work any more; nothing was changed."""
-
-
-class Wait(Exception):
-    """Not now; the reason is CamelCase."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
 
 
 class Worker:
@@ -75,6 +58,7 @@ class Worker:
         """`over(uid)`: nothing of that pod can run any more, known without asking CRI."""
         self._deps = deps
         self._over = over
+        self._gate = Gate(deps, stopping=lambda: self.stopping)
         self._recorder = recorder
         self._barrier = barrier
         self._probe = probe
@@ -184,7 +168,7 @@ class Worker:
         """Whether this work has waited for long enough to say so."""
         now = asyncio.get_running_loop().time()
         what, since = self._waiting.get(runtime, (state, now))
-        if _key(what) != _key(state):
+        if work_key(what) != work_key(state):
             since = now
         self._waiting[runtime] = (state, since)
         return now - since >= PATIENCE
@@ -198,8 +182,8 @@ class Worker:
         data = await self._revision(runtime, state)
         await self._nothing_runs(state.pod)
         if any(h.written_by is WrittenBy.AGENT for h in data.handlers) or data.snapshotters:
-            await self._unstopped()
-            fence = self._fence(runtime, state, frozenset())
+            await self._gate.unstopped()
+            fence = self._gate.fence(runtime, state, frozenset())
             outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
             self._done("configure", outcome)
             if not outcome.good:
@@ -219,43 +203,14 @@ class Worker:
         if not self._over(state.pod):
             await self._nothing_runs(state.pod)
         handlers = await self._guarded(runtime, state)
-        await self._nobody_uses(handlers)
-        await self._unstopped()
-        outcome = await self._deps.host.remove(runtime, fence=self._fence(runtime, state, handlers))
+        await self._gate.nobody_uses(handlers)
+        await self._gate.unstopped()
+        outcome = await self._deps.host.remove(runtime, fence=self._gate.fence(runtime, state, handlers))
         self._done("unconfigure", outcome)
         if not outcome.good:
             return _refused(state, outcome)
         await self._probe.look()
         return _answer(state, WorkResult.DONE)
-
-    def _fence(self, runtime: str, state: NodeState, handlers: frozenset[str]) -> Fence:
-        """Right before the first write: nobody uses `handlers`; the Node, read live, still asks for exactly this; and
-        nothing is stopped, which comes last because it must be the youngest answer."""
-
-        async def check() -> None:
-            if self.stopping:
-                raise Stale
-            await self._nobody_uses(handlers)
-            live = await self._deps.client.get(NODES, self._deps.node)
-            text = live.metadata.annotations.get(names.state_annotation(runtime), "")
-            try:
-                now = decode_state(text) if text else None
-            except msgspec.MsgspecError:
-                now = None
-            if now is None or _key(now) != _key(state):
-                raise Stale
-            await self._unstopped()
-
-        return check
-
-    async def _unstopped(self) -> None:
-        """Raises Wait when a person has stopped everything, or when nobody can be asked whether that is so."""
-        try:
-            found = await stop.ask(self._deps.client, self._deps.namespace)
-        except (ApiError, TransportError) as error:
-            raise Wait(STOP_UNKNOWN, f"it cannot be asked whether everything is stopped: {error}") from error
-        if found is not None:
-            raise Wait(STOPPED, stop.words(found))
 
     async def _revision(self, runtime: str, state: NodeState) -> RevisionData:
         name = revision_name(runtime, state.target)
@@ -286,18 +241,6 @@ class Worker:
         except Wait:
             return frozenset()
         return frozenset(handler.name for handler in data.handlers)
-
-    async def _nobody_uses(self, handlers: frozenset[str]) -> None:
-        """Raises Wait(HandlerInUse)."""
-        if not handlers:
-            return
-        try:
-            sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
-        except CriError:
-            return  # CRI is down: unconfigure must work all the same
-        users = [s for s in sandboxes if s.ready and s.handler in handlers]
-        if users:
-            raise Wait("HandlerInUse", f"{len(users)} sandboxes use it, {_name(users[0])} among them")
 
     def _done(self, operation: str, outcome: Outcome) -> None:
         """Counted, and told of when all is well but something kept containerd from starting at once."""
@@ -333,13 +276,5 @@ def _answer(state: NodeState, result: WorkResult, reason: str = "", message: str
     )
 
 
-def _key(state: NodeState) -> tuple[str, Stage, str, int]:
-    return (state.uid, state.stage, state.target, state.attempt)
-
-
 def _same(answer: WorkReport, state: NodeState) -> bool:
-    return (answer.uid, answer.stage, answer.revision, answer.attempt) == _key(state)
-
-
-def _name(sandbox: Sandbox) -> str:
-    return f"{sandbox.namespace}/{sandbox.name}"
+    return (answer.uid, answer.stage, answer.revision, answer.attempt) == work_key(state)

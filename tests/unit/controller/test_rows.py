@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.agent import gate
 from reconciler.agent import work as agent_work
 from reconciler.api import names
 from reconciler.api.meta import Condition, Node, NodeStatus, ObjectMeta
@@ -452,7 +453,8 @@ def test_a_rolled_back_node_is_failed_although_it_is_ready() -> None:
 
 def _reasons_of_the_agent() -> set[str]:
     """Reasons that the agent writes out by itself."""
-    return set(re.findall(r'(?:Wait\(\s*|WAITING, )"(\w+)"', inspect.getsource(agent_work)))
+    sources = inspect.getsource(agent_work) + inspect.getsource(gate)
+    return {gate.STOPPED, gate.STOP_UNKNOWN, *re.findall(r'(?:Wait\(\s*|WAITING, )"(\w+)"', sources)}
 
 
 @pytest.mark.parametrize("reason", sorted({*Code, *PASSING, *BROKEN_STARTS, *_reasons_of_the_agent()}))
