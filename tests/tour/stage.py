@@ -39,7 +39,7 @@ LOOP = "node-2"
 GRACE = 4
 """Seconds that a payload that is deaf to SIGTERM is left: a second outage must fall into the retried kill."""
 POLL = 0.05
-DEADLINE = 12
+DEADLINE = 20
 """Seconds of the install phase: the default of 600 would be most of the tour."""
 
 
