@@ -76,7 +76,7 @@ async def still_stopped(client: Client, namespace: str) -> str:
         found = await client.get(CONFIGMAPS, names.STOP_NAME, namespace)
     except NotFound:
         return ""
-    return f"{words(found)}: nothing of it begins before `reconciler resume`"
+    return f"{words(found)}: nothing of it begins before `kubectl reconciler resume`"
 
 
 def at_work(nodes: Iterable[Node], runtime: str = "") -> list[str]:

@@ -39,7 +39,7 @@ def pause(
         return Done(
             command="pause",
             changed=(f"NodeRuntime {runtime} is paused",),
-            next=(held, going, f"`reconciler resume {runtime}` ends it"),
+            next=(held, going, f"`kubectl reconciler resume {runtime}` ends it"),
             dry_run=dry_run,
         )
 

@@ -60,7 +60,7 @@ async def _unpause(client: Client, runtime: NodeRuntime, namespace: str, *, dry_
 async def _lift(client: Client, namespace: str, *, dry_run: bool) -> Done:
     """Raises Refused when somebody stops everything anew meanwhile: that was not what was looked at."""
     paused = sorted(r.metadata.name for r in (await client.list(NODERUNTIMES))[0] if r.spec.paused)
-    further = (f"still paused: {some(paused)}; `reconciler resume RUNTIME` ends that",) if paused else ()
+    further = (f"still paused: {some(paused)}; `kubectl reconciler resume RUNTIME` ends that",) if paused else ()
     try:
         found = await client.get(CONFIGMAPS, names.STOP_NAME, namespace)
         await client.delete(CONFIGMAPS, names.STOP_NAME, namespace, uid=found.metadata.uid, rehearse=dry_run)
@@ -68,7 +68,9 @@ async def _lift(client: Client, namespace: str, *, dry_run: bool) -> Done:
         nothing = f"nothing is stopped (no ConfigMap {namespace}/{names.STOP_NAME})"
         return Done(command="resume", unchanged=(nothing,), next=further, dry_run=dry_run)
     except Conflict as error:
-        raise Refused("not lifted: somebody has stopped everything anew meanwhile; see `reconciler status`") from error
+        raise Refused(
+            "not lifted: somebody has stopped everything anew meanwhile; see `kubectl reconciler status`"
+        ) from error
     return Done(
         command="resume",
         changed=(f"nothing is stopped any more; before, {words(found)}",),

@@ -69,7 +69,7 @@ def _instead(here: list[NodeRow], node: str, runtime: str) -> str:
     if not here:
         return f"NodeRuntime {runtime} is not on it" if runtime else "no NodeRuntime is on it"
     told = ", ".join(f"{row.runtime} is {row.stage} ({row.verdict})" for row in here)
-    return f"{told}; see `reconciler explain {node}`"
+    return f"{told}; see `kubectl reconciler explain {node}`"
 
 
 def _why(row: NodeRow) -> str:
@@ -85,5 +85,5 @@ def _following(whole: Overview, row: NodeRow) -> str:
     if row.verdict is not Verdict.FAILED:
         return f"{row.runtime}: attempt {row.attempt + 1} of {row.stage} begins"
     if owner is not None and owner.paused:
-        return f"{row.runtime}: paused, so not before `reconciler resume {row.runtime}`"
+        return f"{row.runtime}: paused, so not before `kubectl reconciler resume {row.runtime}`"
     return f"{row.runtime}: the install begins anew when its turn comes (a slot of rollout.maxUnavailable)"

@@ -81,4 +81,4 @@ async def _following(client: Client, namespace: str) -> AsyncIterator[str]:
             yield f"{nobody}; is {namespace} the right --namespace?"
     except (ApiError, TransportError) as error:
         yield f"what is at work cannot be seen: {error}"
-    yield "`reconciler resume` lifts it"
+    yield "`kubectl reconciler resume` lifts it"

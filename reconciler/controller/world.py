@@ -51,7 +51,7 @@ class Stopping:
         """`words`, and how it ends."""
         if self.found is None:
             return f"{self.words}; see the rules of deploy/base/rbac.yaml" if self.words else ""
-        return f"{self.words}; `reconciler resume` lifts it"
+        return f"{self.words}; `kubectl reconciler resume` lifts it"
 
 
 @dataclass

@@ -97,7 +97,7 @@ def test_stop_is_one_write_that_says_who_and_why_and_tells_what_still_ends(fleet
         f"everything is stopped by ann@desk since {made.data['at']}: bad image ({WHERE})\n"
         "  nothing new begins within 1 s; an agent that cannot reach the API server begins nothing either\n"
         "  what has begun ends, on node-4 (kata: configure)\n"
-        "  `reconciler resume` lifts it\n"
+        "  `kubectl reconciler resume` lifts it\n"
     )
 
 
@@ -139,7 +139,7 @@ def test_resume_lifts_the_stop_and_names_what_is_still_paused(fleet: Any) -> Non
     ended = fleet.run("resume")
     assert (ended.exit_code, found(fleet)) == (0, None)
     assert ended.stdout.startswith("nothing is stopped any more; before, everything is stopped by ann@desk since ")
-    assert "  still paused: kata; `reconciler resume RUNTIME` ends that\n" in ended.stdout
+    assert "  still paused: kata; `kubectl reconciler resume RUNTIME` ends that\n" in ended.stdout
 
 
 def test_resume_where_nothing_is_stopped_changes_nothing(fleet: Any) -> None:
@@ -158,7 +158,7 @@ def test_resume_does_not_lift_a_stop_that_was_made_meanwhile(fleet: Any, monkeyp
     ended = fleet.run("resume")
     assert (ended.exit_code, found(fleet) is None) == (1, False)
     assert ended.stderr == (
-        "reconciler: not lifted: somebody has stopped everything anew meanwhile; see `reconciler status`\n"
+        "reconciler: not lifted: somebody has stopped everything anew meanwhile; see `kubectl reconciler status`\n"
     )
 
 
@@ -182,7 +182,7 @@ def test_pause_and_resume_of_a_runtime(fleet: Any) -> None:
         "NodeRuntime kata is paused\n"
         "  no further node begins\n"
         "  what has begun goes on to its end, on node-4 (kata: configure)\n"
-        "  `reconciler resume kata` ends it\n"
+        "  `kubectl reconciler resume kata` ends it\n"
     )
     assert fleet.run("pause", "kata").stdout == "unchanged: NodeRuntime kata is paused\n"
     ended = fleet.run("resume", "kata")
@@ -200,7 +200,7 @@ def test_a_resumed_runtime_is_still_held_by_a_stop(fleet: Any) -> None:
     fleet.run("pause", "kata")
     fleet.run("stop")
     ended = fleet.run("resume", "kata")
-    assert ended.stdout.endswith(": nothing of it begins before `reconciler resume`\n")
+    assert ended.stdout.endswith(": nothing of it begins before `kubectl reconciler resume`\n")
     assert found(fleet) is not None
 
 
@@ -238,7 +238,7 @@ def test_retry_asks_for_another_try_of_what_is_failed_or_stuck(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("node-1",), "node node-1: nothing to try again: kata is ready (ok); see `reconciler explain node-1`"),
+        (("node-1",), "node node-1: nothing to try again: kata is ready (ok); see `kubectl reconciler explain node-1`"),
         (("node-3", "--runtime", "gvisor"), "node node-3: nothing to try again: NodeRuntime gvisor is not on it"),
         (("node-9",), "node node-9 is not there; see `kubectl get nodes`"),
     ],
@@ -311,7 +311,7 @@ def test_programs_get_one_document(fleet: Any) -> None:
         "next": [
             "no further node begins",
             "what has begun goes on to its end, on node-4 (kata: configure)",
-            "`reconciler resume kata` ends it",
+            "`kubectl reconciler resume kata` ends it",
         ],
         "dryRun": False,
     }

@@ -93,7 +93,7 @@ def test_other_installers_are_as_they_were_until_somebody_has_looked() -> None:
 
 
 def test_a_stop_comes_before_everything_else_and_says_how_it_ends() -> None:
-    words = "everything is stopped by ann; `reconciler resume` lifts it"
+    words = "everything is stopped by ann; `kubectl reconciler resume` lifts it"
     resting = conditions(outlooks=[outlook("a", at_rest=True)], stopped=words, problem=Problem("InvalidSpec", "bad"))
     assert resting["Progressing"] == ("False", "Stopped", words)
     going = conditions(outlooks=[outlook("a")], stopped=words)["Progressing"]

@@ -62,7 +62,7 @@ def test_the_watch_tells_who_stopped_everything_and_for_how_long_it_was_so() -> 
         begun = b.clock.now()
         words = "everything is stopped by ann since 2026-01-02T03:04:05Z: x"
         assert b.world.stopping.words == words
-        assert b.world.stopping.told == f"{words}; `reconciler resume` lifts it"
+        assert b.world.stopping.told == f"{words}; `kubectl reconciler resume` lifts it"
         b.switch.note(initial=False)
         assert b.world.stopping.spans == (Stop(begun),)
         b.store.remove((NS, names.STOP_NAME))
