@@ -10,6 +10,7 @@ from tests.cluster.scenarios import (
     agents,
     controls,
     deletions,
+    documents,
     hooks,
     loops,
     machines,
@@ -41,4 +42,5 @@ SCENARIOS = (
     Scenario(9, "a running pod through an upgrade", machines.upgrade),
     Scenario(10, "a stolen token of an agent", rights.run),
     Scenario(12, "a vendor's script that edits the configuration as text", vendor.run),
+    Scenario(14, "every command of the documentation", documents.run),
 )
