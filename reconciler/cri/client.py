@@ -124,7 +124,7 @@ class GrpcCri:
         except GRPCError as error:
             code, message = _code(error.status), error.message or error.status.name
             if code is Code.UNIMPLEMENTED:
-                message = await _why_missing(channel, timeout) or message
+                message = await _why_missing(self._path, timeout) or message
             raise CriError(code, message, connection=False) from error
         except TimeoutError as error:
             raise CriError(Code.DEADLINE_EXCEEDED, f"no answer within {timeout:g} s", connection=False) from error
@@ -138,13 +138,19 @@ class GrpcCri:
                 channel.close()
 
 
-async def _why_missing(channel: Channel, timeout: float) -> str:
-    """containerd's own word for why its CRI plugin did not start; "" when it says nothing. Never raises."""
+async def _why_missing(path: str, timeout: float) -> str:
+    """containerd's own word for why its CRI plugin did not start; "" when it says nothing. Never raises.
+
+    On a channel of its own: others drop theirs as soon as they have seen that CRI is missing.
+    """
+    channel = Channel(path=path)
     request = PluginsRequest(filters=[_CRI_PLUGIN])
     try:
         answer = await _apart(IntrospectionStub(channel).Plugins(request, timeout=timeout), timeout)
     except (GRPCError, TimeoutError, OSError, StreamTerminatedError, ProtocolError):
         return ""
+    finally:
+        channel.close()
     return next((plugin.init_err.message for plugin in answer.plugins), "")
 
 

@@ -146,9 +146,10 @@ class State:
         return data
 
     def forget(self) -> None:
-        """Delete kept bytes, the disarmed script and halves of both; what stays goes with the next change."""
+        """Delete kept bytes, the disarmed script, what that took away, halves; what stays goes with the next change."""
         kept = self.transaction.iterdir() if self.transaction.is_dir() else ()
-        for path in (*self.folder.glob("undo*"), *self.folder.glob("*.new"), *kept):
+        ours = (path for pattern in ("undo*", "rejected-*", "*.new") for path in self.folder.glob(pattern))
+        for path in (*ours, *kept):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +88,12 @@ class WithoutCri(Containerd):
 class Introspection(IntrospectionBase):
     """A containerd whose CRI plugin did not start."""
 
+    def __init__(self, *, before_answer: Callable[[], None] = lambda: None) -> None:
+        self._before_answer = before_answer
+
     async def Plugins(self, stream: Any) -> None:
         request = await stream.recv_message()
+        self._before_answer()
         assert request.filters == ["type==io.containerd.grpc.v1,id==cri"]
         error = PluginError(code=2, message="failed to create CRI service: too many open files")
         plugin = Plugin(type="io.containerd.grpc.v1", id="cri", init_err=error)
@@ -163,6 +167,16 @@ async def test_why_there_is_no_cri_plugin_is_containerds_own_word(socket: Path, 
     server.close()
     await server.wait_closed()
     assert (caught.value.code, caught.value.connection) == (Code.UNIMPLEMENTED, False)
+    assert caught.value.message == "failed to create CRI service: too many open files"
+
+
+async def test_another_user_who_drops_the_channel_does_not_lose_the_word(socket: Path, cri: GrpcCri) -> None:
+    server = Server([WithoutCri(), Introspection(before_answer=cri.close)])
+    await server.start(path=str(socket))
+    with pytest.raises(CriError) as caught:
+        await cri.version(timeout=5)
+    server.close()
+    await server.wait_closed()
     assert caught.value.message == "failed to create CRI service: too many open files"
 
 

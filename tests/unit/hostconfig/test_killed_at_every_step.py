@@ -86,3 +86,18 @@ async def test_a_bad_apply_killed_anywhere_is_undone_with_two_restarts(bench: Be
 
 async def test_twelve_steps_are_all_of_them(bench: Bench) -> None:
     assert await steps_of_apply(bench) == 12
+
+
+async def test_a_new_file_that_the_host_took_away_by_itself_leaves_nothing(bench: Bench) -> None:
+    bench.config.unlink()
+    bench.machine.boot()
+    await bench.engine().apply("kata", "uid-1", KATA)
+    restart = bench.steps.seen.index("restart")
+    await bench.engine().remove("kata")
+    await kill(bench, restart, "apply")
+    assert bench.machine.armed is not None
+    bench.config.rename(bench.root / "var/lib/runtime-reconciler/rejected-0")  # as the dead-man switch does it
+    (outcome,) = await bench.engine().recover()
+    assert outcome.undone
+    assert not bench.config.exists()
+    assert bench.leftovers() == []
