@@ -1,7 +1,9 @@
-"""What keeps containerd from serving, whatever its configuration says: asked when a start fails or is slow (6.11).
+"""What keeps containerd from serving, whatever its configuration says (design 6.11).
 
-Two causes are known from the field: no inotify instance left, without which CRI does not start, and shims that do
-not answer, for each of which a start waits. Both are tried out, none is guessed from a text.
+Asked before a change, which waits as long as there is such a cause, and when a start fails or is slow. Two are known
+from the field: no inotify instance left, without which CRI does not start, and shims that do not answer: a start waits
+5 s for each task of theirs, and the stop of 2.3 as long as its unit allows. Both are tried out, none is guessed from
+a text.
 """
 
 from __future__ import annotations

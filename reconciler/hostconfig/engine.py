@@ -80,7 +80,7 @@ class HostConfig:
         self._version = parse(version)
         self._state = State(self._host.local(state_dir), trace)
         self._clock, self._timing, self._trace = clock or SystemClock(), timing or Timing(), trace
-        self._cri, self._dump = cri, dump
+        self._cri, self._dump, self._outside = cri, dump, outside
         self._boot_id = boot_id or self._host_boot_id
         self._prover = self._dead_man = None
         if systemd is not None:
@@ -179,6 +179,7 @@ class HostConfig:
         pending = await self._pending(operation, name, uid, plan, journal)
         if not plan.files and not await self._stale(plan):
             return await self._nothing_to_do(operation, name, uid, plan, journal, fence)
+        await self._able_to_start_again()
         await asyncio.to_thread(self._writable, plan)
         if fence is not None:
             await fence()
@@ -194,6 +195,16 @@ class HostConfig:
         if not outcome.good:
             return replace(outcome, findings=plan.now.findings)
         return _described(plan, outcome)
+
+    async def _able_to_start_again(self) -> None:
+        """Raises Refused: a daemon that serves is not stopped when something else would keep it from serving again."""
+        if self._prover is None or self._cri is None or not (causes := await self._outside()):
+            return
+        try:
+            await self._cri.version(timeout=self._timing.call)
+        except CriError:
+            return  # there is nothing to lose
+        raise Refused(Code.BUSY, f"containerd would not come back in time from a restart: {'; '.join(causes)}")
 
     def _writable(self, plan: Plan) -> None:
         for file in plan.files:

@@ -15,7 +15,7 @@ import pytest
 from hostconfig_bench import KATA, MAIN, Bench
 
 from reconciler.hostconfig import Code, HostRoot, Verdict, causes, proof
-from reconciler.hostconfig.causes import HostCauses
+from reconciler.hostconfig.causes import HostCauses, Outside
 
 STATE = "run/containerd"
 TASKS = f"{STATE}/io.containerd.runtime.v2.task/k8s.io"
@@ -127,20 +127,61 @@ async def test_too_few_inotify_instances_are_told_with_their_limit(
     assert Inotify.left == 3
 
 
+NONE_LEFT = "no inotify instance is left"
+HUNG = "no answer from the shim of pod shop/web"
+
+
 async def none_left() -> tuple[str, ...]:
-    return ("no inotify instance is left",)
+    return (NONE_LEFT,)
+
+
+def once_restarted(bench: Bench, cause: str) -> Outside:
+    """A cause that comes up while the change is under way."""
+
+    async def outside() -> tuple[str, ...]:
+        return (cause,) if bench.machine.starts else ()
+
+    return outside
+
+
+@pytest.mark.parametrize("operation", ["apply", "remove"])
+async def test_a_daemon_that_serves_is_not_stopped_when_it_could_not_start_again(bench: Bench, operation: str) -> None:
+    if operation == "remove":
+        await bench.engine().apply("kata", "uid-1", KATA)
+    before, starts = bench.config.read_bytes(), bench.machine.starts
+    engine = bench.engine(outside=none_left)
+    outcome = await (engine.apply("kata", "uid-1", KATA) if operation == "apply" else engine.remove("kata"))
+    assert (outcome.verdict, outcome.reason, outcome.restarted) == (Verdict.REFUSED, Code.BUSY, False)
+    assert outcome.message == f"containerd would not come back in time from a restart: {NONE_LEFT}"
+    assert (bench.config.read_bytes(), bench.machine.starts) == (before, starts)
+    assert bench.leftovers() == []
+
+
+async def test_a_removal_from_a_daemon_that_does_not_serve_has_nothing_to_lose(bench: Bench) -> None:
+    await bench.engine().apply("kata", "uid-1", KATA)
+    bench.machine.rejects = lambda handlers: "no CRI" if "kata-qemu" in handlers else ""
+    bench.machine.boot()
+    outcome = await bench.engine(outside=none_left).remove("kata")
+    assert outcome.verdict is Verdict.CHANGED
+    assert bench.config.read_bytes() == MAIN
+
+
+async def test_nothing_to_change_needs_no_restart_and_is_not_refused(bench: Bench) -> None:
+    await bench.engine().apply("kata", "uid-1", KATA)
+    outcome = await bench.engine(outside=none_left).apply("kata", "uid-1", KATA)
+    assert outcome.verdict is Verdict.UNCHANGED
 
 
 async def test_a_cause_outside_is_part_of_why_a_change_was_undone(bench: Bench) -> None:
     bench.machine.rejects = lambda handlers: "no CRI" if "kata-qemu" in handlers else ""
-    outcome = await bench.engine(outside=none_left).apply("kata", "uid-1", KATA)
+    outcome = await bench.engine(outside=once_restarted(bench, NONE_LEFT)).apply("kata", "uid-1", KATA)
     assert (outcome.verdict, outcome.reason, outcome.undone) == (Verdict.BROKEN, Code.VERIFY_FAILED, True)
     assert outcome.message.startswith("no inotify instance is left; containerd runs without its CRI plugin")
 
 
 async def test_the_old_configuration_that_fails_in_the_same_way_is_told_once(bench: Bench) -> None:
     bench.machine.rejects = lambda handlers: "no CRI"
-    outcome = await bench.engine(outside=none_left).apply("kata", "uid-1", KATA)
+    outcome = await bench.engine(outside=once_restarted(bench, NONE_LEFT)).apply("kata", "uid-1", KATA)
     assert outcome.message == (
         "the change was not the cause, the old configuration does not serve either: no inotify instance is left;"
         " containerd runs without its CRI plugin: unknown service runtime.v1.RuntimeService"
@@ -151,20 +192,30 @@ async def test_the_old_configuration_that_fails_in_the_same_way_is_told_once(ben
 
 async def test_what_made_a_start_slow_is_told_though_all_is_well(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "SLOW", 0.0)
-    asked = asyncio.Event()
+    restarting, asked_again = asyncio.Event(), asyncio.Event()
 
     async def hung() -> tuple[str, ...]:
-        asked.set()
-        return ("no answer from the shim of pod shop/web",)
+        if not restarting.is_set():
+            return ()
+        asked_again.set()
+        return (HUNG,)
 
-    bench.machine.before_start = asked.wait
+    async def slow() -> None:
+        restarting.set()
+        await asked_again.wait()
+
+    bench.machine.before_start = slow
     outcome = await bench.engine(outside=hung).apply("kata", "uid-1", KATA)
-    assert (outcome.verdict, outcome.message) == (Verdict.CHANGED, "no answer from the shim of pod shop/web")
+    assert (outcome.verdict, outcome.message) == (Verdict.CHANGED, HUNG)
 
 
-async def test_a_start_at_once_asks_for_no_cause(bench: Bench) -> None:
-    async def asked_for() -> tuple[str, ...]:
-        raise AssertionError("a usual start is not looked into")
+async def test_a_start_at_once_is_not_looked_into(bench: Bench) -> None:
+    asked: list[int] = []
 
-    outcome = await bench.engine(outside=asked_for).apply("kata", "uid-1", KATA)
+    async def outside() -> tuple[str, ...]:
+        asked.append(bench.machine.starts)
+        return ()
+
+    outcome = await bench.engine(outside=outside).apply("kata", "uid-1", KATA)
     assert (outcome.verdict, outcome.message) == (Verdict.CHANGED, "")
+    assert asked == [0]
