@@ -314,7 +314,7 @@ class HostConfig:
 
     def _keep_last_good(self) -> None:
         """The main file as it is, while something of ours is on the host and no change of ours is open."""
-        journal, snapshot = self._state.load(), self._snapshot()
+        journal, snapshot = self._state.load(), Snapshot(self._host, self._config_path, self._version)
         found = snapshot.examine(snapshot.effective())
         if not journal.runtimes:
             self._last_good.forget()

@@ -10,13 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 RUNNER = os.environ.get("ACCEPTANCE", "")
+WARM = str(Path(__file__).with_name("warm.py"))
 TIMEOUT = 3000
-"""Seconds for all cases with one release; about 100 on two idle cores."""
+"""Seconds for all cases with one release, on a machine that has much else to do."""
 
 
 def restore_links(folder: Path) -> list[Path]:
@@ -45,9 +47,21 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cases / source.name
 
 
-def test_every_case(runner: Path, release: str, containerd: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="session")
+def reconciler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The command line of the program, which does not import everything anew at each call."""
+    path = str(tmp_path_factory.mktemp("warm") / "s")
+    server = subprocess.Popen([sys.executable, WARM, "--serve", path], stdout=subprocess.PIPE)
+    assert server.stdout is not None and server.stdout.readline() == b"ready\n"
+    yield f"{sys.executable} -I -S {WARM} {path}"
+    server.terminate()
+    server.wait(10)
+    server.stdout.close()
+
+
+def test_every_case(runner: Path, reconciler: str, release: str, containerd: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    argv = [sys.executable, str(runner), "--reconciler", f"{sys.executable} -m reconciler", "--jobs", "2"]
+    argv = [sys.executable, str(runner), "--reconciler", reconciler, "--jobs", "2"]
     argv += ["--containerd", f"{release}={containerd}", "--json", str(results)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     print(done.stdout[-2000:], done.stderr[-2000:])
