@@ -34,20 +34,10 @@ from reconciler.kube.errors import NotFound
 from reconciler.kube.events import Recorder
 from reconciler.sim.clock import EPOCH, VirtualClock
 from reconciler.systemd.api import UnitState
+from tests.unit.systemd.units import RUNNING
 
 NODE = "node-1"
-UNIT = UnitState(
-    load_state="loaded",
-    active_state="active",
-    sub_state="running",
-    result="success",
-    restart="always",
-    main_pid=7,
-    invocation_id="a",
-    active_enter_monotonic=1.0,
-    job=False,
-    unit_file_state="enabled",
-)
+UNIT = RUNNING
 OUTAGE = cri_api.CriError(cri_api.Code.UNAVAILABLE, "connection refused", connection=True)
 
 

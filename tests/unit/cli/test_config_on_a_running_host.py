@@ -13,37 +13,15 @@ from reconciler.cli import config
 from reconciler.cri.api import Sandbox, Status, Version
 from reconciler.hostconfig import HostConfig, Outcome, Verdict
 from reconciler.hostconfig.discovery import Process
-from reconciler.systemd.api import SystemdError, UnitState
+from tests.unit.systemd.units import RUNNING, Units
 
 K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 SOCKET = "/run/k3s/containerd/containerd.sock"
 
 
-class Systemd:
-    """The units of one host."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    async def unit(self, name: str, *, timeout: float = 5) -> UnitState:
-        if name != "k3s.service":
-            raise SystemdError("NoSuchUnit", name)
-        return UnitState(
-            load_state="loaded",
-            active_state="active",
-            sub_state="running",
-            result="success",
-            restart="always",
-            main_pid=1,
-            invocation_id="1",
-            active_enter_monotonic=1.0,
-            job=False,
-            unit_file_state="enabled",
-            exec_start=("/usr/local/bin/k3s", "agent"),
-        )
-
-    async def close(self) -> None:
-        return None
+def systemd(address: str) -> Units:
+    """That of a host with k3s."""
+    return Units({"k3s.service": replace(RUNNING, exec_start=("/usr/local/bin/k3s", "agent"))}, silent=True)
 
 
 class Cri:
@@ -74,7 +52,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def version(self: object, binary: str) -> str:
         return "v2.2.9-k3s1"
 
-    monkeypatch.setattr(reconciler.systemd.client, "DbusSystemd", Systemd)
+    monkeypatch.setattr(reconciler.systemd.client, "DbusSystemd", systemd)
     monkeypatch.setattr(reconciler.cri.client, "GrpcCri", Cri)
     monkeypatch.setattr(config.LinuxProcesses, "owner", lambda self, socket: owner if socket == SOCKET else None)
     monkeypatch.setattr(config.LinuxProcesses, "version", version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from reconciler.cri.api import Code, Container, CriError, Sandbox, Status, Versi
 from reconciler.hostconfig import HostConfig, Timing
 from reconciler.hostconfig.causes import Outside, nothing_outside
 from reconciler.systemd.api import SystemdError, UnitState
+from tests.unit.systemd.units import RUNNING
 
 CRI = "io.containerd.grpc.v1.cri"
 MAIN = b"""version = 2
@@ -78,17 +80,14 @@ class Machine:
 
     async def unit(self, name: str, *, timeout: float = 5) -> UnitState:
         self.time += 0.01
-        return UnitState(
-            load_state="loaded",
+        return replace(
+            RUNNING,
             active_state=self.active,
             sub_state="running" if self.active == "active" else "failed",
             result=self.result,
-            restart="always",
             main_pid=1000 + self.invocation,
             invocation_id=f"{self.invocation:032x}",
             active_enter_monotonic=self.started,
-            job=False,
-            unit_file_state="enabled",
         )
 
     async def restart(self, name: str, *, timeout: float) -> str:

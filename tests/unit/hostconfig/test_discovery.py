@@ -14,37 +14,15 @@ from reconciler.hostconfig.discovery import Daemon, Process, discover
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.processes import LinuxProcesses
 from reconciler.systemd.api import Systemd, UnitState
+from tests.unit.systemd.units import RUNNING, Units
 
 SOCKET = "/run/containerd/containerd.sock"
-UNIT = UnitState(
-    load_state="loaded",
-    active_state="active",
-    sub_state="running",
-    result="success",
-    restart="always",
-    main_pid=700,
-    invocation_id="01",
-    active_enter_monotonic=1.0,
-    job=False,
-    unit_file_state="enabled",
-    exec_start=("/usr/bin/containerd",),
-)
-NO_UNIT = replace(UNIT, load_state="not-found", exec_start=())
+UNIT = RUNNING
 OWNER = Process(700, ("/usr/bin/containerd",), "/usr/bin/containerd", "containerd.service")
 K3S_CONFIG = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 K3S = Process(
     801, ("containerd", "-c", K3S_CONFIG, "-a", "/run/k3s/containerd/containerd.sock"), "/data/bin/k3s", "k3s.service"
 )
-
-
-class Units:
-    """systemd, as far as discovery asks."""
-
-    def __init__(self, **units: UnitState) -> None:
-        self._units = units
-
-    async def unit(self, name: str, *, timeout: float = 5) -> UnitState:
-        return self._units.get(name.removesuffix(".service").replace("-", "_"), NO_UNIT)
 
 
 class Host:
@@ -65,13 +43,13 @@ class Host:
         return self._version
 
 
-async def found(host: Host, units: Units, root: Path) -> Daemon:
-    systemd = cast(Systemd, units)
+async def found(host: Host, units: dict[str, UnitState], root: Path) -> Daemon:
+    systemd = cast(Systemd, Units({f"{name}.service": state for name, state in units.items()}))
     return await discover(systemd, host, HostRoot(root), socket=SOCKET, unit="containerd.service")
 
 
 async def test_the_usual_one(tmp_path: Path) -> None:
-    assert await found(Host(OWNER), Units(containerd=UNIT), tmp_path) == Daemon(
+    assert await found(Host(OWNER), dict(containerd=UNIT), tmp_path) == Daemon(
         unit="containerd.service",
         binary="/usr/bin/containerd",
         config="",
@@ -87,18 +65,18 @@ async def test_the_usual_one(tmp_path: Path) -> None:
 async def test_the_units_own_config(argv: tuple[str, ...], tmp_path: Path) -> None:
     command = ("/opt/containerd", *argv)
     owner = replace(OWNER, argv=command, exe="/opt/containerd")
-    daemon = await found(Host(owner), Units(containerd=replace(UNIT, exec_start=command)), tmp_path)
+    daemon = await found(Host(owner), dict(containerd=replace(UNIT, exec_start=command)), tmp_path)
     assert (daemon.binary, daemon.config, daemon.notes) == ("/opt/containerd", "/etc/c.toml", ())
 
 
 async def test_a_stopped_one_is_found_by_its_unit(tmp_path: Path) -> None:
-    daemon = await found(Host(None), Units(containerd=replace(UNIT, active_state="inactive")), tmp_path)
+    daemon = await found(Host(None), dict(containerd=replace(UNIT, active_state="inactive")), tmp_path)
     assert (daemon.unit, daemon.pid) == ("containerd.service", None)
 
 
 async def test_a_child_of_k3s(tmp_path: Path) -> None:
     host = Host(K3S, "v2.2.5-k3s1.34")
-    daemon = await found(host, Units(k3s=replace(UNIT, exec_start=("/usr/local/bin/k3s", "server"))), tmp_path)
+    daemon = await found(host, dict(k3s=replace(UNIT, exec_start=("/usr/local/bin/k3s", "server"))), tmp_path)
     assert (daemon.unit, daemon.binary, daemon.config) == ("k3s.service", "/data/bin/k3s", K3S_CONFIG)
     assert (daemon.distribution, host.asked) == ("k3s", ["/data/bin/k3s"])
     assert daemon.notes == ("k3s.service runs kubelet too: it restarts with containerd",)
@@ -109,7 +87,7 @@ async def test_microk8s_starts_containerd_by_a_script(tmp_path: Path) -> None:
     config = "/var/snap/microk8s/current/args/containerd.toml"
     argv = ("/snap/microk8s/77/bin/containerd", "--config", config)
     host = Host(Process(9, argv, "/snap/microk8s/77/bin/containerd", unit), "v1.6.28")
-    units = Units(**{"snap.microk8s.daemon_containerd": replace(UNIT, exec_start=("/usr/bin/snap", "run", "x"))})
+    units = {"snap.microk8s.daemon-containerd": replace(UNIT, exec_start=("/usr/bin/snap", "run", "x"))}
     daemon = await found(host, units, tmp_path)
     assert (daemon.binary, daemon.config) == ("/snap/microk8s/77/bin/containerd", config)
     assert (daemon.distribution, daemon.notes) == ("microk8s", ())
@@ -126,11 +104,11 @@ async def test_microk8s_starts_containerd_by_a_script(tmp_path: Path) -> None:
 )
 async def test_clouds_are_named(name: str, files: dict[str, bytes], tmp_path: Path) -> None:
     write(tmp_path, files)
-    assert (await found(Host(OWNER), Units(containerd=UNIT), tmp_path)).distribution == name
+    assert (await found(Host(OWNER), dict(containerd=UNIT), tmp_path)).distribution == name
 
 
 async def test_what_a_restart_would_bring_besides_is_said(tmp_path: Path) -> None:
-    units = Units(
+    units = dict(
         containerd=replace(UNIT, required_by=("docker.service",), exec_start=("/usr/bin/containerd", "-c", "/n"))
     )
     daemon = await found(Host(OWNER, "1.7.34", replaced=True), units, tmp_path)
@@ -159,14 +137,14 @@ async def test_a_refusal_says_why(
     owner: Process | None, units: dict[str, UnitState], version: str, reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Refused, match=reason):
-        await found(Host(owner, version), Units(**units), tmp_path)
+        await found(Host(owner, version), units, tmp_path)
 
 
 @pytest.mark.parametrize("system", ["bottlerocket", "talos"])
 async def test_hosts_that_render_their_files_are_refused(system: str, tmp_path: Path) -> None:
     write(tmp_path, {"/usr/lib/os-release": f'ID="{system}"\n'.encode()})
     with pytest.raises(Refused):
-        await found(Host(OWNER), Units(containerd=UNIT), tmp_path)
+        await found(Host(OWNER), dict(containerd=UNIT), tmp_path)
 
 
 def test_the_owner_is_found_by_the_inode_of_its_socket(tmp_path: Path) -> None:
