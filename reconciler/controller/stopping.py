@@ -20,7 +20,7 @@ STOPS_MAX = 16
 
 
 class Held(Exception):
-    """Everything is stopped: what was about to begin does not."""
+    """Everything is stopped, or may be: what was about to begin does not."""
 
 
 class StopSwitch:
@@ -49,7 +49,10 @@ class StopSwitch:
 
     async def _ask(self) -> None:
         asked = self._clock.monotonic()
-        found = await stop.ask(self._client, self._world.namespace)
+        try:
+            found = await stop.ask(self._client, self._world.namespace)
+        except stop.TooLate as error:  # a busy API server; what was about to begin is tried again soon
+            raise Held(str(error)) from error
         if found is None:
             self._asked = asked
         elif self._store.apply_write(found):

@@ -16,14 +16,18 @@ from reconciler.kube.resources import CONFIGMAPS
 
 BELIEVED = 0.8
 """Seconds from the question for which the answer "nothing is stopped" holds: after a stop nothing begins within 1 s."""
-TRIES = 3
+TRIES = 5
 """Questions in a row whose answers come too late, before it is an error."""
+
+
+class TooLate(TransportError):
+    """Answers came, but took too long to be believed: another question may do better, and soon."""
 
 
 async def ask(client: Client, namespace: str) -> ConfigMap | None:
     """The stop as the API server has it now; None when nothing is stopped, which is true of the last BELIEVED seconds.
 
-    Raises ApiError, and TransportError when no answer came, or none in time to be believed.
+    Raises ApiError, TransportError when no answer came, and TooLate when none came in time to be believed.
     """
     now = asyncio.get_running_loop().time
     for _ in range(TRIES):
@@ -33,7 +37,7 @@ async def ask(client: Client, namespace: str) -> ConfigMap | None:
         except NotFound:
             if now() - asked <= BELIEVED:
                 return None
-    raise TransportError(f"ConfigMap {names.STOP_NAME}: answers take more than {BELIEVED} s, so nobody can tell now")
+    raise TooLate(f"ConfigMap {names.STOP_NAME}: answers take more than {BELIEVED} s, so nobody can tell now")
 
 
 def words(stop: ConfigMap) -> str:
