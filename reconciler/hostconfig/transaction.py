@@ -246,7 +246,12 @@ class Transaction:
 
     async def _follow(self, journal: Journal, pending: Pending) -> tuple[Journal, Pending]:
         """To files that somebody edited since the change. Raises Refused(NotWritable)."""
-        followed = await asyncio.to_thread(self._undoing.follow, pending)
+        try:
+            followed = await asyncio.to_thread(self._undoing.follow, pending)
+        except Refused as error:
+            if error.code is Code.NOT_WRITABLE:
+                raise
+            return journal, pending  # kept bytes are lost: each file says so by itself
         if followed == pending:
             return journal, pending
         return await self._save(journal, followed), followed

@@ -54,11 +54,12 @@ class Undoing:
         if now is None and not deleted:
             return file
         then = None if now is None else self._as_before(pending, file, now)
-        if then == now:
-            gone = digest(now)  # nothing of an apply is left in it
-            return PendingFile(path=file.path, before=gone, after=gone) if pending.operation == "apply" else file
-        undone = {other.path: self._state.bytes_of(other.before) for other in pending.files}
-        if not self._no_worse({**undone, file.path: then}):
+        if then == now:  # nothing of an apply is left in it
+            if pending.operation != "apply":
+                return file
+        elif not self._no_worse(
+            {**{one.path: self._state.bytes_of(one.before) for one in pending.files}, file.path: then}
+        ):
             return file
         self._state.keep((FilePlan(file.path, now, then),))
         return PendingFile(path=file.path, before=digest(then), after=digest(now))

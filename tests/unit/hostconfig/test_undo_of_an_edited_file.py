@@ -92,6 +92,32 @@ async def test_a_drop_in_of_ours_keeps_what_others_wrote_into_it(two: Bench2) ->
     assert two.machine.handlers == ("runc",)
 
 
+async def test_an_undo_of_two_edited_files_that_is_killed_goes_on(two: Bench2) -> None:
+    """Somebody has taken our import out by then, and has written into our drop-in."""
+    appends = editor(two, {DROP_IN: GPU}, with_kata)
+
+    def rejects(handlers: set[str]) -> str:
+        if with_kata(handlers):
+            two.config.write_bytes(MAIN + EDIT)
+        return appends(handlers)
+
+    two.machine.rejects = rejects
+    await two.engine().apply("kata", "uid", KATA)
+    steps = len(two.steps.seen)
+    for step in range(steps):
+        two.machine.rejects = lambda handlers: ""
+        two.config.write_bytes(MAIN)
+        (two.root / DROP_IN.lstrip("/")).unlink(missing_ok=True)
+        two.machine.boot()
+        two.machine.rejects = rejects
+        two.kill_at(step)
+        with pytest.raises(Killed):
+            await two.engine().apply("kata", "uid", KATA)
+        await two.engine().recover()
+        assert read(two.root) in ({CONFIG: MAIN}, {CONFIG: MAIN + EDIT, DROP_IN: LEFT + GPU}), step
+        assert (two.machine.handlers, two.engine().journal(), two.machine.armed) == (("runc",), {}, None), step
+
+
 async def test_removal_leaves_what_others_wrote_into_our_drop_in_in_force(two: Bench2) -> None:
     await two.engine().apply("kata", "uid", KATA)
     file = two.root / DROP_IN.lstrip("/")
