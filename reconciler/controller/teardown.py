@@ -105,7 +105,7 @@ async def _stop(client: Client, namespace: str) -> list[str]:
         found = await client.get(CONFIGMAPS, names.STOP_NAME, namespace)
     except NotFound:
         return []
-    return [f"{stop.words(found)}: `reconciler resume` lets the deletion go on"]
+    return [f"{stop.words(found)}: `kubectl reconciler resume` lets the deletion go on"]
 
 
 def _described(runtime: NodeRuntime) -> str:

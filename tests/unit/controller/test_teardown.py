@@ -243,8 +243,8 @@ def test_a_stop_is_told_of_and_goes_with_the_rest() -> None:
         await it.teardown(delete=True)
         await done
         assert it.said[1] == (
-            "waiting for kata; everything is stopped by alice since 2026-01-02T03:04:05Z: `reconciler resume` lets the "
-            "deletion go on"
+            "waiting for kata; everything is stopped by alice since 2026-01-02T03:04:05Z: `kubectl reconciler resume` "
+            "lets the deletion go on"
         )
         assert await it.left(CONFIGMAPS) == []
 
