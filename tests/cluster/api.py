@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,10 @@ NAMESPACE = "runtime-reconciler"
 OUR_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+
+
+_IDLE = 20.0
+"""Seconds after which a kept connection is not trusted any more: the server ends idle ones, and a POST is sent once."""
 
 
 class ApiError(RuntimeError):
@@ -104,9 +109,13 @@ class Api:
 
     def _kept(self) -> http.client.HTTPSConnection:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if connection is not None and time.monotonic() - self._local.used > _IDLE:
+            connection.close()
+            connection = None
         if connection is None:
             connection = self._connect(timeout=30)
             self._local.connection = connection
+        self._local.used = time.monotonic()
         return connection
 
     def _connect(self, *, timeout: float) -> http.client.HTTPSConnection:
