@@ -154,6 +154,8 @@ class Explanation(_Row, frozen=True):
     stopped: Stopped | None = None
     ready: Condition | None = None
     serving: Condition | None = None
+    contested: Condition | None = None
+    """`ConfigContested`: the guard keeps its hands off containerd's configuration."""
     agent: AgentWord = AgentWord()
     runtimes: tuple[NodeRow, ...] = ()
     pods: tuple[PhasePod, ...] = ()

@@ -180,6 +180,8 @@ def _node(found: Explanation) -> Iterator[Line]:
     yield "", f"Node {found.node}"
     yield "Ready", _condition(found.ready)
     yield "Serving", _condition(found.serving)
+    if found.contested is not None and found.contested.status == "True":
+        yield "Contested", _condition(found.contested)
     version = f"containerd {found.agent.containerd}" if found.agent.containerd else "containerd"
     yield "Reported", f"{version} with handlers {', '.join(found.agent.handlers) or 'none'}"
     yield "Agent", f"{found.agent.pod} is Ready" if found.agent.ready else found.agent.why

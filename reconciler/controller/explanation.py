@@ -25,6 +25,7 @@ def explain(world: World, whole: Overview, node: Node, now: datetime) -> Explana
         stopped=whole.stopped,
         ready=condition(node.status.conditions, "Ready"),
         serving=condition(node.status.conditions, names.SERVING_CONDITION),
+        contested=condition(node.status.conditions, names.CONTESTED_CONDITION),
         agent=_agent(world, node),
         runtimes=rows,
         pods=tuple(_pods(world, node)),

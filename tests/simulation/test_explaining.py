@@ -115,14 +115,19 @@ def test_a_node_without_its_agent_waits_for_it_and_every_reader_says_so(drive: D
 
 def test_a_standby_says_the_same_as_the_leader(drive: Drive) -> None:
     async def main(scenario: Scenario) -> None:
-        await scenario.create()
-        await scenario.ready()
+        body = manifest(unavailable=2)
+        body["spec"]["phases"]["install"]["image"] = IMAGE
+        await scenario.create(body)
+        await scenario.says("Degraded", "True", "ImagePullFailed")
         said = {}
         for replica in scenario.cluster.replicas:
             assert replica.controller is not None
             whole = await replica.controller.overview()
-            said[replica.leads] = [(r.node, r.stage, r.verdict, r.waits_for, r.next) for r in whole.nodes]
+            rows = [(r.node, r.stage, r.verdict, r.awaits, r.waits_for, r.last_seen, r.advice) for r in whole.nodes]
+            said[replica.leads] = (rows, [(r.name, r.ready, r.updating, r.halted) for r in whole.runtimes])
         assert said[False] == said[True]
-        assert len(said[True]) == 2
+        assert [row[2:4] for row in said[True][0]] == [("waiting", "pod-started"), ("waiting", "slot")]
+        scenario.cluster.images.add(IMAGE)
+        await scenario.ready(limit=900.0)
 
     drive(main, controllers=2)

@@ -14,7 +14,8 @@ from reconciler.cli import explain, output, status
 from reconciler.cli.snapshot import listed, node_of, read
 from reconciler.controller.explanation import explain as explained
 from reconciler.kube.client import Client
-from reconciler.kube.resources import NODERUNTIMES, PODS, RUNTIMECLASSES
+from reconciler.kube.resources import NODERUNTIMES, NODES, PODS, RUNTIMECLASSES
+from reconciler.kube.transport import STRATEGIC_MERGE_PATCH
 from tests.unit.cli.lab import CLUSTER, NOW, NS, T0, Cluster, stuck, well, working
 
 
@@ -109,6 +110,23 @@ def test_json_and_yaml_are_the_read_model(served: Any) -> None:
     found = json.loads(served.run("explain", "node-2", "-o", "json", *CLUSTER).stdout)
     assert found["runtimes"] == [row]
     assert found["serving"]["status"] == "True"
+
+
+def test_a_configuration_that_is_contested_is_told_of_the_node(served: Any) -> None:
+    served.ask(well)
+    told = {
+        "type": names.CONTESTED_CONDITION,
+        "status": "True",
+        "reason": "Contested",
+        "message": "config.toml",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }
+    patch = {"status": {"conditions": [told]}}
+    served.ask(
+        lambda admin: admin.patch(NODES, "node-1", patch, subresource="status", content_type=STRATEGIC_MERGE_PATCH)
+    )
+    lines = served.run("explain", "node-1", *CLUSTER).stdout.splitlines()
+    assert "Contested:  True since 2026-01-02 03:04:05 UTC: Contested: config.toml" in lines
 
 
 def test_a_node_that_no_noderuntime_selects_says_so(served: Any) -> None:
