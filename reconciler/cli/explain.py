@@ -144,7 +144,8 @@ def _lines(found: Explanation) -> Iterator[Line]:
 
 def _heading(row: NodeRow) -> str:
     """What is the matter, in one line."""
-    how = row.stage if row.verdict in (Verdict.OK, Verdict.ABSENT) else f"{row.verdict} in {row.stage}"
+    alone = row.verdict in (Verdict.OK, Verdict.ABSENT) or row.verdict == row.stage
+    how = row.stage if alone else f"{row.verdict} in {row.stage}"
     return f"{row.node}, {row.runtime}: {how}"
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from reconciler.api import names
-from reconciler.api.node import Stage
+from reconciler.api.node import Problem, Stage
 from reconciler.cli import explain, output, status
 from reconciler.cli.snapshot import listed, node_of, read
 from reconciler.controller.explanation import explain as explained
@@ -110,6 +110,26 @@ def test_json_and_yaml_are_the_read_model(served: Any) -> None:
     found = json.loads(served.run("explain", "node-2", "-o", "json", *CLUSTER).stdout)
     assert found["runtimes"] == [row]
     assert found["serving"]["status"] == "True"
+
+
+def test_a_node_that_was_given_up_on_says_why_and_how_it_is_tried_again(served: Any) -> None:
+    async def failed(client: Client) -> str:
+        it = Cluster(client)
+        await it.runtime()
+        error = Problem("PayloadFailed", "exit code 3: no space")
+        await it.node("node-1", Stage.FAILED, target="", failed=it.revision, error=error)
+        return it.revision
+
+    revision = served.ask(failed)
+    ended = served.run("explain", "node-1", *CLUSTER)
+    lines = ended.stdout.splitlines()
+    assert (ended.exit_code, lines[0]) == (4, "node-1, kata: failed")
+    assert lines[2:6] == [
+        "Waits for:  a new revision of the NodeRuntime, or a retry",
+        f"Last seen:  revision {revision} was given up on: PayloadFailed: exit code 3: no space",
+        "Next:       nothing until then",
+        "Do:         read what the payload said, in its message and in its log; then `kubectl reconciler retry node-1`",
+    ]
 
 
 def test_a_configuration_that_is_contested_is_told_of_the_node(served: Any) -> None:
