@@ -16,6 +16,7 @@ from tests.cluster.scenarios import (
     machines,
     outages,
     rights,
+    stopping,
     vendor,
 )
 from tests.cluster.scenarios.field import rows
@@ -43,4 +44,5 @@ SCENARIOS = (
     Scenario(10, "a stolen token of an agent", rights.run),
     Scenario(12, "a vendor's script that edits the configuration as text", vendor.run),
     Scenario(14, "every command of the documentation", documents.run),
+    Scenario(15, "everything stopped in the middle of a rollout", stopping.run),
 )
