@@ -52,6 +52,12 @@ def parsed(event: bytes) -> tuple[str, Any]:
     return fields["event"], msgspec.json.decode(fields["data"])
 
 
+async def kinds(stream: AsyncGenerator[bytes, None]) -> list[str]:
+    """Of a stream that ends by itself."""
+    async with asyncio.timeout(30):
+        return [parsed(event)[0] async for event in stream]
+
+
 async def following(stream: AsyncGenerator[bytes, None], kind: str) -> Any:
     """Data of the next event of `kind`."""
     async with asyncio.timeout(30):
@@ -123,8 +129,8 @@ def test_changes_while_a_page_was_away_are_told_from_its_version_on() -> None:
 def test_a_version_that_is_not_known_is_told_to_load_the_whole(since: str) -> None:
     async def main() -> None:
         stream = feed(Source(row("a"))).stream(since)
-        kinds = [parsed(event)[0] async for event in stream]
-        assert kinds == ["beat", "reload"]
+        told = await kinds(stream)
+        assert told == ["beat", "reload"]
 
     virtual(main)
 
@@ -132,8 +138,8 @@ def test_a_version_that_is_not_known_is_told_to_load_the_whole(since: str) -> No
 def test_a_version_of_another_process_is_not_ours() -> None:
     async def main() -> None:
         other = (await feed(Source(row("a")), seed=2).whole()).version
-        kinds = [parsed(event)[0] async for event in feed(Source(row("a"))).stream(other)]
-        assert kinds == ["beat", "reload"]
+        told = await kinds(feed(Source(row("a"))).stream(other))
+        assert told == ["beat", "reload"]
 
     virtual(main)
 
@@ -149,7 +155,7 @@ def test_who_falls_behind_the_ring_is_told_to_load_the_whole(monkeypatch: pytest
             source.rows = (row("a", stage),)
             await asyncio.sleep(2)
             await it.whole()
-        assert [parsed(event)[0] async for event in it.stream(before)] == ["beat", "reload"]
+        assert await kinds(it.stream(before)) == ["beat", "reload"]
 
     virtual(main)
 
