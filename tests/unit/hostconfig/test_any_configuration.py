@@ -27,12 +27,8 @@ from reconciler.hostconfig.version import parse
 RELEASES = ("1.6.20", "1.7.34", "2.0.11", "2.2.9", "2.3.4")
 EXAMPLES = int(os.environ.get("HOSTCONFIG_EXAMPLES", "40"))
 """Per release; 200 in all in `make test`."""
-SEARCH = os.environ.get("HOSTCONFIG_SEARCH", "") != ""
-"""Other examples in each run, to look for new faults; otherwise a run says the same of the same code."""
 ANY = settings(
     max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=not SEARCH,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 OURS = {
