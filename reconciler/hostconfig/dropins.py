@@ -69,6 +69,14 @@ def _says_something(data: bytes) -> bool:
         return False
 
 
+def _says_the_same(was: bytes, wanted: bytes) -> bool:
+    """Only comments differ, as from release to release of ours: that is worth no restart."""
+    try:
+        return tomllib.loads(was.decode()) == tomllib.loads(wanted.decode())
+    except ValueError:
+        return False
+
+
 def place(snapshot: Snapshot, base: Effective, name: str, text: str) -> None:
     """Write the drop-in of `name`. Raises Refused(UnsupportedDistribution, UnsupportedSyntax, NotWritable)."""
     folder = covered(snapshot.host, base, file_name(name))
@@ -79,7 +87,8 @@ def place(snapshot: Snapshot, base: Effective, name: str, text: str) -> None:
     was = snapshot.seen.get(path)
     keeps_its_place = was is not None and blocks.get(was, name) is not None and rest_of(was, name) is not None
     held = was if keeps_its_place else snapshot.read(path)
-    snapshot.put(path, blocks.put(held or HEADER, name, text))
+    wanted = blocks.put(held or HEADER, name, text)
+    snapshot.put(path, was if was is not None and _says_the_same(was, wanted) else wanted)
     if folder is None:
         _import(snapshot, base)
 

@@ -125,3 +125,31 @@ finally:
         [sys.executable, "-c", code, str(root)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+BEFORE = {
+    DROP_IN: """# Made by runtime-reconciler; `reconciler config remove` takes it away.
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.kata]
+  runtime_type = "io.containerd.kata.v2"
+""",
+    CONFIG: """version = 3
+imports = ["/etc/containerd/conf.d/runtime-reconciler-*.toml"] # added by runtime-reconciler
+""",
+    "/var/lib/runtime-reconciler/journal.json": '{"pending":null,"runtimes":{"kata":{"handlers":["kata"],"uid":""}}}',
+}
+"""What 0.1.0 leaves on a host of containerd 2.2."""
+
+
+def test_what_the_release_before_wrote_is_left_as_it_is_and_can_be_removed(root: Path) -> None:
+    """An upgrade in the middle of a rollout applies it again: a change of a comment would cost a restart."""
+    for path, text in BEFORE.items():
+        there = root / path.lstrip("/")
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_text(text)
+    options = ("--containerd-version", "2.2.9", "--output", "json")
+    applied = run(root, "apply", "--runtime", str(root.parent / "kata.yaml"), *options)
+    assert (json.loads(applied.stdout)["outcome"], json.loads(applied.stdout)["files"]) == ("unchanged", [])
+    removed = run(root, "remove", "--name", "kata", *options)
+    assert json.loads(removed.stdout)["outcome"] == "changed"
+    assert not (root / DROP_IN.lstrip("/")).exists()
+    assert (root / CONFIG.lstrip("/")).read_text() == "version = 3\n"
