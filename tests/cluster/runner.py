@@ -114,5 +114,7 @@ def _print(results: list[dict[str, Any]], at_rest: dict[str, Any]) -> None:
         for name, value in result["facts"].items():
             if isinstance(value, dict) and "median" in value:
                 print(f"       {name}: min {value['min']}, median {value['median']}, max {value['max']}")
+            elif isinstance(value, str):
+                print(f"       {name}: {value}")
         for failure in result["failures"]:
             print(f"       - {failure[:700]}")
