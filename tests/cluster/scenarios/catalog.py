@@ -15,6 +15,7 @@ from tests.cluster.scenarios import (
     loops,
     machines,
     outages,
+    releases,
     rights,
     stopping,
     vendor,
@@ -43,6 +44,7 @@ SCENARIOS = (
     Scenario(9, "a running pod through an upgrade", machines.upgrade),
     Scenario(10, "a stolen token of an agent", rights.run),
     Scenario(12, "a vendor's script that edits the configuration as text", vendor.run),
+    Scenario(13, "installed, upgraded and uninstalled by Helm", releases.run),
     Scenario(14, "every command of the documentation", documents.run),
     Scenario(15, "everything stopped in the middle of a rollout", stopping.run),
 )
