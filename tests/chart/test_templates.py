@@ -273,6 +273,15 @@ def test_each_dashboard_of_the_repository_is_a_config_map_for_the_sidecar() -> N
         assert about == {"namespace": "monitoring", "labels": labels, "annotations": {"folder": "Nodes"}}
 
 
+def test_the_links_of_the_alerts_lead_to_your_own_pages() -> None:
+    rule = named(*sets(alerts__enabled="true", alerts__runbooks="https://wiki.example.com/runbooks/"))
+    (group,) = rule["PrometheusRule/runtime-reconciler"]["spec"]["groups"]
+    stuck = next(one for one in group["rules"] if one["alert"] == "RuntimeReconcilerNodeStuck")
+    url = "https://wiki.example.com/runbooks/RuntimeReconcilerNodeStuck.md"
+    assert stuck["annotations"]["runbook_url"] == url
+    assert all("wiki.example.com" in one["annotations"]["runbook_url"] for one in group["rules"])
+
+
 def test_a_chart_that_was_packed_without_dashboards_or_alerts_says_so(tmp_path: Path) -> None:
     chart = shutil.copytree(CHART, tmp_path / "chart")
     shutil.rmtree(chart / "observability")
