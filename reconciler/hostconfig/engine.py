@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -17,20 +17,19 @@ from reconciler.cri.api import Cri, CriError
 from reconciler.hostconfig import directories, writing
 from reconciler.hostconfig.causes import Outside, nothing_outside
 from reconciler.hostconfig.deadman import DeadMan
-from reconciler.hostconfig.distribution import edited_file, is_generated, refuse_unsupported
+from reconciler.hostconfig.distribution import edited_file
 from reconciler.hostconfig.dump import Dump
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.last_good import LastGood
 from reconciler.hostconfig.lock import host_lock
 from reconciler.hostconfig.model import Code, Findings, Outcome, Refused, Timing, Verdict
-from reconciler.hostconfig.planning import holds, plan_apply, plan_remove
+from reconciler.hostconfig.planner import Planner
+from reconciler.hostconfig.planning import holds
 from reconciler.hostconfig.proof import Prover
 from reconciler.hostconfig.proven import Proven
-from reconciler.hostconfig.repairing import plan_repair
 from reconciler.hostconfig.rescue import Rescue
-from reconciler.hostconfig.snapshot import Plan, Snapshot
+from reconciler.hostconfig.snapshot import Plan
 from reconciler.hostconfig.state import Held, Journal, Pending, State, pending_files
-from reconciler.hostconfig.template import template_of
 from reconciler.hostconfig.transaction import Transaction
 from reconciler.hostconfig.version import parse, supported
 from reconciler.hostconfig.writing import Trace
@@ -80,21 +79,23 @@ class HostConfig:
         self._version = parse(version)
         self._state = State(self._host.local(state_dir), trace)
         self._clock, self._timing, self._trace = clock or SystemClock(), timing or Timing(), trace
-        self._cri, self._dump, self._outside = cri, dump, outside
+        self._cri, self._outside = cri, outside
         self._boot_id = boot_id or self._host_boot_id
         self._prover = self._dead_man = None
         if systemd is not None:
             self._prover = Prover(systemd, cri, self._host, unit, self._clock, self._timing, trace, outside=outside)
             self._dead_man = DeadMan(systemd, self._host, self._state, state_dir, unit, trace)
         self._busy = False
-        self._template = template_of(self._host, self._config_path, self._version)
         self._last_good = LastGood(self._host, self._state.folder)
+        self._planner = Planner(
+            self._host, self._config_path, self._version, self._state, dump=dump, last_good=self._last_good
+        )
         self._proven = Proven(self._host, self._state.folder, version, trace)
         self.rescue = Rescue(
             self._host,
             self._state,
             self._proven,
-            self._snapshot,
+            self._planner.snapshot,
             prover=self._prover,
             cri=cri,
             clock=self._clock,
@@ -112,7 +113,7 @@ class HostConfig:
         Raises Refused(UnsupportedVersion).
         """
         supported(self._version)
-        snapshot = self._snapshot()
+        snapshot = self._planner.snapshot()
         return snapshot.examine(snapshot.effective())
 
     def journal(self) -> dict[str, str]:
@@ -122,7 +123,7 @@ class HostConfig:
     def plan(self, name: str, data: RevisionData) -> Outcome:
         """What `apply` would do; writes nothing. Blocking file reads: call it in a thread."""
         try:
-            plan = self._plan_apply(name, data)
+            plan = self._planner.apply(name, data)
         except Refused as error:
             return error.outcome()
         return _described(plan, Outcome(Verdict.CHANGED if plan.files else Verdict.UNCHANGED))
@@ -135,15 +136,15 @@ class HostConfig:
         `broken` with `undone`: tried, proven bad, taken back (VerifyFailed). Exceptions of `fence` pass through.
         Cancellation: finishes or undoes first, then raises CancelledError.
         """
-        return await self._change("apply", name, uid, lambda: self._plan_apply(name, data), fence)
+        return await self._change("apply", name, uid, lambda: self._planner.apply(name, data), fence)
 
     async def remove(self, name: str, *, fence: Fence | None = None) -> Outcome:
         """Take out what was added for `name`; `unchanged` when there is nothing. Otherwise as `apply`."""
-        return await self._change("remove", name, "", lambda: self._plan_remove(name), fence)
+        return await self._change("remove", name, "", lambda: self._planner.remove(name), fence)
 
     async def repair(self) -> Outcome:
         """Mend what is known to be mendable (`Finding.repairable`); `unchanged` when there is nothing."""
-        outcome = await self._change("repair", "", "", self._plan_repair, None)
+        outcome = await self._change("repair", "", "", self._planner.repair, None)
         return replace(outcome, verdict=Verdict.REPAIRED) if outcome.verdict is Verdict.CHANGED else outcome
 
     async def recover(self) -> list[Outcome]:
@@ -191,7 +192,7 @@ class HostConfig:
         journal = Journal(runtimes=runtimes, directories=made, pending=pending)
         await asyncio.to_thread(self._lay_down, plan, journal)
         outcome = await self._transaction().drive(journal, pending)
-        await asyncio.to_thread(self._keep_last_good)
+        await asyncio.to_thread(self._planner.keep_last_good)
         if not outcome.good:
             return replace(outcome, findings=plan.now.findings)
         return _described(plan, outcome)
@@ -224,13 +225,13 @@ class HostConfig:
         runtimes = dict(journal.runtimes)
         if operation == "remove":
             runtimes.pop(name, None)
-        elif operation == "apply" and plan.ours and await asyncio.to_thread(holds, self._snapshot(), name):
+        elif operation == "apply" and plan.ours and await asyncio.to_thread(holds, self._planner.snapshot(), name):
             runtimes[name] = Held(uid=uid, handlers=tuple(sorted(plan.written)))
         if runtimes != journal.runtimes:
             if fence is not None:
                 await fence()
             await asyncio.to_thread(self._note, journal, runtimes)
-        await asyncio.to_thread(self._keep_last_good)
+        await asyncio.to_thread(self._planner.keep_last_good)
         return _described(plan, Outcome(Verdict.UNCHANGED))
 
     def _note(self, journal: Journal, runtimes: dict[str, Held]) -> None:
@@ -309,43 +310,8 @@ class HostConfig:
             await asyncio.to_thread(self._state.forget)  # the bytes of a change whose maker died right after closing it
             return []
         outcome = await self._transaction().recover(journal, journal.pending)
-        await asyncio.to_thread(self._keep_last_good)
+        await asyncio.to_thread(self._planner.keep_last_good)
         return [outcome]
-
-    def _keep_last_good(self) -> None:
-        """The main file as it is, while something of ours is on the host and no change of ours is open."""
-        journal, snapshot = self._state.load(), Snapshot(self._host, self._config_path, self._version)
-        found = snapshot.examine(snapshot.effective())
-        if not journal.runtimes:
-            self._last_good.forget()
-        elif found.serves and journal.pending is None and not is_generated(self._config_path):
-            self._last_good.keep(snapshot.main)
-
-    # Plans
-
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(self._host, self._config_path, self._version, self._dump, self._last_good, self._template)
-
-    def _plan_apply(self, name: str, data: RevisionData) -> Plan:
-        supported(self._version)
-        refuse_unsupported(self._host)
-        return self._planned(lambda snapshot: plan_apply(snapshot, name, data, self._held(name)))
-
-    def _plan_remove(self, name: str) -> Plan:
-        return self._planned(lambda snapshot: plan_remove(snapshot, name, self._held(name)))
-
-    def _plan_repair(self) -> Plan:
-        return plan_repair(self._snapshot())
-
-    def _planned(self, plan: Callable[[Snapshot], Plan]) -> Plan:
-        snapshot = self._snapshot()
-        planned = plan(snapshot)
-        snapshot.compare(planned)
-        return planned
-
-    def _held(self, name: str) -> tuple[str, ...] | None:
-        held = self._state.load().runtimes.get(name)
-        return None if held is None else held.handlers
 
     def _transaction(self) -> Transaction:
         return Transaction(
@@ -358,16 +324,8 @@ class HostConfig:
             boot=self._boot_id(),
             trace=self._trace,
             planned_outage=self._set_busy,
-            no_worse=self._no_worse,
+            no_worse=self._planner.no_worse,
         )
-
-    def _no_worse(self, change: Mapping[str, bytes | None]) -> bool:
-        snapshot = self._snapshot()
-        now = snapshot.examine(snapshot.effective())
-        for path, data in change.items():
-            snapshot.put(path, data)
-        then = snapshot.examine(snapshot.effective())
-        return (then.loads or not now.loads) and (then.serves or not now.serves)
 
     def _host_boot_id(self) -> str:
         try:
