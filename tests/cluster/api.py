@@ -19,11 +19,19 @@ RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 NAMESPACE = "runtime-reconciler"
 OUR_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
+AGENT_REPORT = "agent.runtime-reconciler.io/report"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 
 _IDLE = 20.0
 """Seconds after which a kept connection is not trusted any more: the server ends idle ones, and a POST is sent once."""
+
+
+def annotation(item: Object, name: str) -> Object:
+    """A JSON annotation of an object, decoded; empty without one."""
+    text = (item["metadata"].get("annotations") or {}).get(name)
+    decoded: Object = json.loads(text) if text else {}
+    return decoded
 
 
 class ApiError(RuntimeError):

@@ -97,9 +97,7 @@ class Lab:
     def state(self, node: Node, name: str = runtimes.NAME) -> Object:
         """The product's own note of progress: what it claims, and where a fault is to be aimed."""
         item = self.observer.find(f"{names.NODES}/{node.name}") or {"metadata": {}}
-        text = (item["metadata"].get("annotations") or {}).get(_STATE + name)
-        decoded: Object = json.loads(text) if text else {}
-        return decoded
+        return names.annotation(item, _STATE + name)
 
     def stage(self, node: Node, name: str = runtimes.NAME) -> str:
         return str(self.state(node, name).get("stage", "absent"))

@@ -25,6 +25,7 @@ MODULES = {
 }
 """Version → module and the hash of its source."""
 VERSIONS = (PACKAGED, *MODULES)
+DAEMON, SHIM = "containerd", "containerd-shim-runc-v2"
 BUILD_TIMEOUT = 1800
 """Seconds for one build on a slow machine; about 90 on two cores with an empty cache."""
 
@@ -33,31 +34,31 @@ class Unavailable(RuntimeError):
     """A binary that can be neither found nor made; the message says what to do."""
 
 
-def ensure(version: str) -> Path:
-    """The binary of `version`, made when it is missing. Raises Unavailable."""
-    target = CACHE / f"containerd-{version}" / "containerd"
+def ensure(version: str, program: str = DAEMON) -> Path:
+    """`program` of `version`, made when it is missing. Raises Unavailable."""
+    target = CACHE / f"containerd-{version}" / program
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_suffix(".unfinished")
         if version == PACKAGED:
-            _from_package(version, unfinished)
+            _from_package(version, program, unfinished)
         else:
-            _build(version, *MODULES[version], unfinished)
+            _build(version, program, unfinished)
         unfinished.replace(target)
     return target
 
 
 def said_version(binary: str | Path) -> str:
-    """The version that `binary` names; "" when it does not run."""
+    """The version that `binary`, a daemon or a shim, names; "" when it does not run."""
     try:
-        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run([binary, "-v"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.split()[2].lstrip("v")
 
 
-def _from_package(version: str, target: Path) -> None:
-    installed = shutil.which("containerd")
+def _from_package(version: str, program: str, target: Path) -> None:
+    installed = shutil.which(program)
     if installed and said_version(installed).startswith(version):
         shutil.copy2(installed, target)
         return
@@ -69,21 +70,22 @@ def _from_package(version: str, target: Path) -> None:
             _run(["dpkg-deb", "--extract", str(package), folder], folder)
         except (OSError, ValueError) as error:
             raise Unavailable(f"containerd {version} is Debian 12's package: {error}") from error
-        shutil.copy2(Path(folder, "usr/bin/containerd"), target)
+        shutil.copy2(Path(folder, "usr/bin", program), target)
     if not said_version(target).startswith(version):
         raise Unavailable(f"this machine's package is not containerd {version}; put that binary at {target.parent}")
 
 
-def _build(version: str, module: str, digest: str, target: Path) -> None:
+def _build(version: str, program: str, target: Path) -> None:
+    module, digest = MODULES[version]
     if shutil.which("go") is None:
         raise Unavailable(f"containerd {version} is not in {CACHE} and cannot be built: no `go` on PATH")
     found = json.loads(_run(["go", "mod", "download", "-json", f"{module}@v{version}"], "/"))
     if found["Sum"] != digest:
         raise Unavailable(f"the source of {module} v{version} is not the pinned one: {found['Sum']}")
-    print(f"building containerd {version} …", flush=True)
+    print(f"building {program} {version} …", flush=True)
     flags = f"-s -w -X {module}/version.Version=v{version}"
     argv = ["go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-tags", "no_btrfs no_devmapper"]
-    _run([*argv, "-ldflags", flags, "-o", str(target), "./cmd/containerd"], found["Dir"])
+    _run([*argv, "-ldflags", flags, "-o", str(target), f"./cmd/{program}"], found["Dir"])
 
 
 def _run(argv: list[str], folder: str) -> str:

@@ -12,8 +12,6 @@ from tests.cluster import api as names
 from tests.cluster.api import Api
 from tests.cluster.node import Node
 
-_AGENT_REPORT = "agent.runtime-reconciler.io/report"
-"""The agent's one annotation is the agent's, not an install's."""
 _FOLDERS = ("etc/containerd", "opt", "var/lib/runtime-reconciler", "etc/systemd/system", "usr/local")
 _LOCK = "lock"
 
@@ -104,5 +102,5 @@ def _marks(node: dict[str, object]) -> list[str]:
     assert isinstance(metadata, dict)
     marks = [f"label {key}={value}" for key, value in (metadata.get("labels") or {}).items()]
     ours = {key: value for key, value in (metadata.get("annotations") or {}).items() if "runtime-reconciler" in key}
-    marks += [f"annotation {key}" for key in ours if key != _AGENT_REPORT]
+    marks += [f"annotation {key}" for key in ours if key != names.AGENT_REPORT]  # the agent's, not an install's
     return marks + [f"finalizer {item}" for item in metadata.get("finalizers") or []]

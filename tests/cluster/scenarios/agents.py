@@ -19,10 +19,10 @@ from tests.cluster.scenarios import kills
 Reached = Callable[[], bool]
 _LOOK = 0.001
 _SEEN_WITHIN = 60.0
-_BACK = 75.0
+BACK = 75.0
 """Seconds until the host has undone what its dead agent left: 45 of the dead-man switch, and a start."""
 DROP_INS = "etc/systemd/system/containerd.service.d"
-_REFUSAL = "[Service]\nExecStartPre=/bin/sh -c '! grep -q runtimes.*demo /etc/containerd/config.toml'\n"
+_REFUSAL = "[Service]\nExecStartPre=/bin/sh -c '! grep -rq runtimes.*demo /etc/containerd'\n"
 
 
 def _journal_written(node: Node) -> Reached:
@@ -79,7 +79,7 @@ def _killed_at(lab: Lab, verdict: Verdict, moment: str) -> None:
     """Both agents, in the change of the install and in that of the uninstall: one restart each, and clean."""
     product.refresh()
     what, began = f"agent killed when {moment}", time.time()
-    with _Killers(lab, moment) as killers:
+    with Killers(lab, moment) as killers:
         lab.create(runtimes.full())
         killers.wait(verdict, f"{what} (install)")
     verdict.measured("agent killed: install s", lab.wait_ready(kills.CLEAN))
@@ -87,7 +87,7 @@ def _killed_at(lab: Lab, verdict: Verdict, moment: str) -> None:
         verdict.check(runtimes.HANDLER in lab.handlers(node), f"{what}: said to be ready, but CRI does not serve it")
     product.refresh()
     deleted = time.time()
-    with _Killers(lab, moment) as killers:
+    with Killers(lab, moment) as killers:
         lab.delete()
         killers.wait(verdict, f"{what} (uninstall)")
     verdict.measured("agent killed: uninstall s", lab.wait_gone(kills.CLEAN))
@@ -103,12 +103,12 @@ def _killed_on_a_broken_configuration(lab: Lab, verdict: Verdict) -> None:
     product.refresh()
     refuse(node, True)
     try:
-        with _Killers(lab, "containerd is down", nodes=[node]) as killers:
+        with Killers(lab, "containerd is down", nodes=[node]) as killers:
             lab.create(runtimes.full())
             killers.wait(verdict, "agent killed on a configuration that does not start")
         killed = time.time()
         wait_until(lambda: not lab.probe.serving(node.name), 10, what=f"CRI of {node.name} down")
-        back = wait_until(lambda: lab.probe.serving(node.name), _BACK, raises=False)
+        back = wait_until(lambda: lab.probe.serving(node.name), BACK, raises=False)
         seconds = time.time() - killed
         verdict.measured("agent killed on a broken configuration: serving again after s", seconds)
         verdict.check(back, f"{node.name} does not serve {seconds:.0f} s after its agent was killed")
@@ -126,10 +126,15 @@ def _killed_on_a_broken_configuration(lab: Lab, verdict: Verdict) -> None:
 
 def refuse(node: Node, on: bool) -> None:
     """A unit that does not start while our handler is in the configuration."""
-    path = node.root / DROP_INS / "50-refuses.conf"
-    if on:
+    drop_in(node, _REFUSAL if on else None)
+
+
+def drop_in(node: Node, text: str | None) -> None:
+    """One more piece of containerd's unit; None takes it away."""
+    path = node.root / DROP_INS / "50-test.conf"
+    if text is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_REFUSAL)
+        path.write_text(text)
     else:
         path.unlink(missing_ok=True)
         path.parent.rmdir()
@@ -144,7 +149,7 @@ def _pending(node: Node) -> bool:
         return False
 
 
-class _Killers:
+class Killers:
     """A thread per node that kills its agent as soon as `moment` is reached there."""
 
     def __init__(self, lab: Lab, moment: str, *, nodes: list[Node] | None = None) -> None:
@@ -156,7 +161,7 @@ class _Killers:
             self._hit[node.name] = False
             self._threads.append(threading.Thread(target=self._watch, args=(node.name, reached, victims)))
 
-    def __enter__(self) -> _Killers:
+    def __enter__(self) -> Killers:
         for thread in self._threads:
             thread.start()
         return self

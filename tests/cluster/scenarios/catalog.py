@@ -20,6 +20,7 @@ from tests.cluster.scenarios import (
     stopping,
     vendor,
 )
+from tests.cluster.scenarios.daemons import rows as daemons
 from tests.cluster.scenarios.field import rows
 
 
@@ -43,6 +44,7 @@ SCENARIOS = (
     Scenario(8, "nodes off, rebooted, tainted, made anew", machines.run),
     Scenario(9, "a running pod through an upgrade", machines.upgrade),
     Scenario(10, "a stolen token of an agent", rights.run),
+    Scenario(11, "each release of containerd as a node's daemon", daemons.run),
     Scenario(12, "a vendor's script that edits the configuration as text", vendor.run),
     Scenario(13, "installed, upgraded and uninstalled by Helm", releases.run),
     Scenario(14, "every command of the documentation", documents.run),
