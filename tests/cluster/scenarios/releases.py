@@ -102,7 +102,8 @@ def _refused(lab: Lab, verdict: Verdict) -> None:
     verdict.check(told, f"the refusal does not say what to do: {answer}")
     back = re.search(r"To keep the product: helm (rollback .*)", answer)
     if verdict.check(back, f"the refusal does not say how to keep the product: {answer}") and back is not None:
-        said(*back[1].split(), config=controlplane.kubeconfig("admin"))
+        kept = said(*back[1].split(), config=controlplane.kubeconfig("admin"))
+        verdict.check("Error" not in kept, f"helm {back[1]}: {kept}; after {answer}")
     verdict.check(lab.claims_ready(), f"after the refusal: {(lab.runtime() or {}).get('status')}")
     product.wait_ready(product.image())
 
