@@ -12,7 +12,7 @@ from tests.cluster.lab import Lab, Verdict
 from tests.cluster.observer import audit
 
 _PAYLOAD = 4
-"""Seconds that the first payload takes: the stop comes while it runs."""
+"""Seconds that the payload takes: the stop comes while it runs."""
 _WITHIN = 1.0
 """Seconds after which nothing new begins."""
 _WATCHED = 8.0
@@ -21,11 +21,11 @@ _STATE = "state.runtime-reconciler.io/demo"
 
 
 def run(lab: Lab, verdict: Verdict, loops: int) -> None:
-    """Stopped in pre-install on both nodes, so that install waits; and in the middle of a removal."""
+    """Stopped in pre-install on both nodes, so that install waits; and in uninstall, so that post-uninstall does."""
     began = time.time()
-    slow = runtimes.phase(f"sleep {_PAYLOAD}")
-    demo = runtimes.full()
-    demo["spec"]["phases"]["preInstall"] = slow
+    demo = runtimes.four_phases()
+    demo["spec"]["phases"]["preInstall"] = runtimes.phase(f"sleep {_PAYLOAD}")
+    demo["spec"]["phases"]["uninstall"] = runtimes.phase(f"sleep {_PAYLOAD}; {runtimes.UNINSTALL}")
     lab.create(demo)
     wait_until(lambda: all(lab.phase_pods(node, began) for node in lab.nodes), 20, what="a phase pod on each node")
     stopped = _command("stop", "--reason", "a scenario")
@@ -41,10 +41,13 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     verdict.measured("ready after resume: s", lab.wait_ready())
     verdict.check(lab.restarts(resumed) == {node.name: 1 for node in lab.nodes}, f"restarts: {lab.restarts(resumed)}")
     lab.delete()
-    _command("stop")
-    mark, stopped = audit.position(), time.time()
+    lab.wait_stage("uninstall")
+    stopped = _command("stop")
+    mark = audit.position()
     time.sleep(_WATCHED)
     _nothing_begins(verdict, mark, stopped + _WITHIN)
+    stages = [lab.stage(node) for node in lab.nodes]
+    verdict.check("post-uninstall" not in stages and "absent" not in stages, f"a node went on while stopped: {stages}")
     _command("resume")
     verdict.measured("gone after resume: s", lab.wait_gone())
     verdict.check(not lab.left_behind(), f"left behind: {lab.left_behind()}")
