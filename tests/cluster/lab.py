@@ -19,6 +19,9 @@ from tests.cluster.observer import journal, processes, world
 from tests.cluster.observer.pods import PodWatch
 from tests.cluster.observer.probe import Probe
 
+THOROUGH = 10
+"""Loops from which on a run is a full one: below, scenarios leave combinations out that tell little more."""
+
 _DEFAULT_PODS = "/api/v1/namespaces/default/pods"
 _REPLACED = " (deleted)"
 """What /proc says of a binary whose file an upgrade has replaced under the running process."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.cluster.lab import Lab, Verdict
+from tests.cluster.lab import THOROUGH, Lab, Verdict
 from tests.cluster.scenarios.daemons import changes, failures
-from tests.cluster.scenarios.daemons.rounds import Row, play
+from tests.cluster.scenarios.daemons.rounds import IN_SHORT, ROUNDS, Row, play
 
 ROWS: dict[str, Row] = {
     "a change and its removal": changes.there_and_back,
@@ -17,4 +17,4 @@ ROWS: dict[str, Row] = {
 
 
 def run(lab: Lab, verdict: Verdict, loops: int) -> None:
-    play(lab, verdict, ROWS)
+    play(lab, verdict, ROWS, IN_SHORT if loops < THOROUGH else ROUNDS)
