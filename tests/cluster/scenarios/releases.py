@@ -100,7 +100,7 @@ def _refused(lab: Lab, verdict: Verdict) -> None:
     verdict.check("Error" in answer, f"an uninstall beside a NodeRuntime was not refused: {answer}")
     told = "kubectl delete noderuntime demo" in answer
     verdict.check(told, f"the refusal does not say what to do: {answer}")
-    back = re.search(r"To keep the product: helm (rollback .*)", answer)
+    back = re.search(r'To keep the product: helm (rollback [^"\n]*)', answer)
     if verdict.check(back, f"the refusal does not say how to keep the product: {answer}") and back is not None:
         kept = said(*back[1].split(), config=controlplane.kubeconfig("admin"))
         verdict.check("Error" not in kept, f"helm {back[1]}: {kept}; after {answer}")
