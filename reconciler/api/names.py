@@ -41,6 +41,8 @@ SERVING_CONDITION = "ContainerdServing"
 CONTESTED_CONDITION = "ConfigContested"
 """Node condition, written by the node's agent only, and only once somebody has contested the configuration."""
 
+AGENT_CONDITIONS = (SERVING_CONDITION, CONTESTED_CONDITION)
+
 RETRY_ANNOTATION_PREFIX = f"retry.{GROUP}/"
 """Node annotation `retry.runtime-reconciler.io/<runtime>`: a person asks for another try; taken off when heeded."""
 

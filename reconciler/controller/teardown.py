@@ -148,11 +148,11 @@ async def _unmarked(client: Client, tell: Tell) -> None:
         async with several:
             await _unmark(client, node)
 
-    marked = [node for node in nodes if _marks(node) or _serving(node)]
+    marked = [node for node in nodes if _marks(node) or _conditions(node)]
     for problem in await asyncio.gather(*map(unmark, marked), return_exceptions=True):
         if problem is not None:
             raise problem
-    tell(f"condition and report taken off {len(marked)} of {len(nodes)} nodes")
+    tell(f"conditions and report taken off {len(marked)} of {len(nodes)} nodes")
     given_up = [node.metadata.name for node in nodes if _has_state(node)]
     if given_up:
         tell(f"given up and never cleaned, so their state stays on the Node: {_some(given_up)}")
@@ -160,8 +160,8 @@ async def _unmarked(client: Client, tell: Tell) -> None:
 
 async def _unmark(client: Client, node: Node) -> None:
     patch: dict[str, Any] = {"metadata": {"annotations": dict.fromkeys(_marks(node))}}
-    if _serving(node):
-        patch["status"] = {"conditions": [{"type": names.SERVING_CONDITION, "$patch": "delete"}]}
+    if told := _conditions(node):
+        patch["status"] = {"conditions": [{"type": one, "$patch": "delete"} for one in told]}
     with suppress(NotFound):  # it has left the cluster meanwhile
         await client.patch(NODES, node.metadata.name, patch, subresource="status", content_type=STRATEGIC_MERGE_PATCH)
 
@@ -170,8 +170,9 @@ def _marks(node: Node) -> list[str]:
     return [key for key in node.metadata.annotations if key == names.REPORT_ANNOTATION or key.startswith(_ASKED)]
 
 
-def _serving(node: Node) -> bool:
-    return condition(node.status.conditions, names.SERVING_CONDITION) is not None
+def _conditions(node: Node) -> list[str]:
+    """Types of those that agents write."""
+    return [one for one in names.AGENT_CONDITIONS if condition(node.status.conditions, one) is not None]
 
 
 def _has_state(node: Node) -> bool:

@@ -138,7 +138,7 @@ def test_refused_then_kept_then_it_waits_and_nothing_is_left(api: ApiServer, tmp
             "lets the deletion go on",
             "no NodeRuntime is left",
             "agents and controller have ended",
-            "condition and report taken off 1 of 1 nodes",
+            "conditions and report taken off 1 of 1 nodes",
         ]
     ]
     api.kubectl("wait", "--for=delete", "crd", "noderuntimes.runtime-reconciler.io", "--timeout=30s")

@@ -152,7 +152,7 @@ def _remains(lab: Lab) -> list[str]:
         metadata, conditions = node["metadata"], node["status"].get("conditions", [])
         marks = [*metadata.get("labels", {}), *metadata.get("annotations", {})]
         marks = [key for key in marks if "runtime-reconciler" in key]
-        marks += [one["type"] for one in conditions if one["type"] == "ContainerdServing"]
+        marks += [one["type"] for one in conditions if one["type"] in ("ContainerdServing", "ConfigContested")]
         found += [f"{metadata['name']}: {mark}" for mark in marks]
     return found
 

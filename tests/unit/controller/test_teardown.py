@@ -29,6 +29,7 @@ from reconciler.sim.server import ApiServer
 
 NS = "runtime-reconciler"
 SERVING = {"type": "ContainerdServing", "status": "True"}
+CONTESTED = {"type": "ConfigContested", "status": "True"}
 READY = {"type": "Ready", "status": "True"}
 REPORT = "agent.runtime-reconciler.io/report"
 
@@ -108,7 +109,7 @@ def test_one_that_is_being_deleted_is_waited_for_and_then_all_of_the_product_goe
             "waiting for kata (2 uninstall)",
             "no NodeRuntime is left",
             "agents and controller have ended",
-            "condition and report taken off 0 of 0 nodes",
+            "conditions and report taken off 0 of 0 nodes",
         ]
         assert await it.left(NODERUNTIMES, DAEMONSETS, DEPLOYMENTS, LEASES) == []
 
@@ -157,7 +158,7 @@ def test_after_its_deadline_it_says_what_holds_it_up_and_has_removed_nothing() -
 def test_nodes_lose_the_agents_condition_and_report_and_keep_everything_else() -> None:
     async def scenario() -> None:
         it = Cluster()
-        await it.node("a", {REPORT: "{}", "example.com/x": "y"}, READY, SERVING)
+        await it.node("a", {REPORT: "{}", "example.com/x": "y"}, READY, SERVING, CONTESTED)
         await it.node("b", {"skip.runtime-reconciler.io/kata": "true"}, READY)
         await it.node("c", {"example.com/x": "y"}, READY)
         await it.teardown()
@@ -167,7 +168,7 @@ def test_nodes_lose_the_agents_condition_and_report_and_keep_everything_else() -
         for node in nodes.values():
             assert [one.type for one in node.status.conditions] == ["Ready"]
         assert [write for write in it.writes if write.startswith("PATCH")] == ["PATCH nodes/a", "PATCH nodes/b"]
-        assert it.said[-1] == "condition and report taken off 2 of 3 nodes"
+        assert it.said[-1] == "conditions and report taken off 2 of 3 nodes"
 
     virtual(scenario)
 
