@@ -137,12 +137,15 @@ class Lab:
         info = json.loads(node.crictl("info"))
         return sorted(info["config"]["containerd"]["runtimes"])
 
-    def serves(self, node: Node, handler: str = runtimes.HANDLER) -> bool:
-        """Whether CRI answers, and with that handler: for waits, in which it may be down."""
+    def served(self, node: Node) -> list[str]:
+        """As `handlers`, and none while CRI does not answer: for waits, and for what is said of a failure."""
         try:
-            return handler in self.handlers(node)
+            return self.handlers(node)
         except CommandFailed:
-            return False
+            return []
+
+    def serves(self, node: Node, handler: str = runtimes.HANDLER) -> bool:
+        return handler in self.served(node)
 
     def refused(self, node: Node, handler: str = runtimes.HANDLER) -> bool:
         """Whether CRI refuses a sandbox of `handler`; one that it makes against expectation is taken away."""

@@ -114,7 +114,7 @@ def _killed_on_a_broken_configuration(lab: Lab, verdict: Verdict) -> None:
         verdict.check(back, f"{node.name} does not serve {seconds:.0f} s after its agent was killed")
         wait_until(lambda: lab.stage(node) == "failed", 90, every=0.2, what=f"{node.name} failed")
         verdict.check(lab.probe.serving(node.name), "failed, and containerd does not serve")
-        verdict.check("runc" in lab.handlers(node), f"failed, and CRI serves {lab.handlers(node)}")
+        verdict.check("runc" in lab.handlers(node), f"failed, and CRI serves {lab.served(node)}")
         wait_until(lambda: lab.stage(other) == "ready", 60, what=f"{other.name} ready")
     finally:
         refuse(node, False)

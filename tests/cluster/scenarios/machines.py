@@ -146,8 +146,8 @@ def _back_after_the_object(lab: Lab, verdict: Verdict) -> None:
     lab.delete()
     lab.wait_gone()
     _on(lab, node, registers=True)
-    undone = wait_until(lambda: lab.serves(node, "runc") and not lab.serves(node), _CONVERGES, every=0.5, raises=False)
-    verdict.check(undone, f"back after the NodeRuntime had gone: CRI still serves {lab.handlers(node)}")
+    undone = wait_until(lambda: lab.served(node) == ["runc"], _CONVERGES, every=0.5, raises=False)
+    verdict.check(undone, f"back after the NodeRuntime had gone: CRI still serves {lab.served(node)}")
     left = [text for text in lab.left_behind(settle=20) if not any(path in text for path in _PAYLOADS)]
     verdict.check(not left, f"back after the NodeRuntime had gone: left behind: {left}")
     node.sh(runtimes.UNINSTALL.replace("/host-opt", "/opt").replace("/host-bin", "/usr/local/bin"))

@@ -40,7 +40,7 @@ def broken_at_start(here: Round) -> None:
         seconds = here.outage(node, began)
         here.measured(node, "undo: from the stop until CRI serves again, s", seconds)
         here.check(seconds <= _UNDONE, node, f"CRI was away for {seconds:.1f} s")
-        here.check(_as_before(here, node), node, f"undone, and CRI serves {lab.handlers(node)}")
+        here.check(_as_before(here, node), node, f"undone, and CRI serves {lab.served(node)}")
         message = here.failure(node)
         here.check("spec" in message, node, f"the failure does not name its cause: {message!r}")
         here.check("not the cause" not in message, node, f"the change is not blamed: {message!r}")
@@ -88,7 +88,7 @@ def instances_gone_in_the_change(here: Round) -> None:
     everywhere(here.nodes, lambda node: node.run("systemctl", "restart", "containerd"))
     here.stages("failed", 60)
     for node in here.nodes:
-        here.check(_as_before(here, node), node, f"undone, and CRI serves {lab.handlers(node)}")
+        here.check(_as_before(here, node), node, f"undone, and CRI serves {lab.served(node)}")
     lab.delete()
     lab.wait_gone()
 
@@ -108,7 +108,7 @@ def agent_killed(here: Round) -> None:
         back = here.seconds_until(lambda node: lab.probe.serving(node.name), agents.BACK, "CRI back")
         for node in here.nodes:
             here.measured(node, "dead-man switch: serving again after s", back[node.name])
-            here.check(_as_before(here, node), node, f"brought back, and CRI serves {lab.handlers(node)}")
+            here.check(_as_before(here, node), node, f"brought back, and CRI serves {lab.served(node)}")
         here.stages("failed", 90)
     finally:
         for node in here.nodes:
