@@ -125,7 +125,8 @@ def _breaks_cri(*, restarts: int) -> Object:
 
 
 def _as_before(here: Round, node: Node) -> bool:
-    return here.lab.serves(node, "runc") and not here.lab.serves(node)
+    served = here.lab.served(node)
+    return "runc" in served and runtimes.HANDLER not in served
 
 
 @contextmanager
