@@ -51,7 +51,10 @@ exit 0
 """The entry goes and its comma stays: `imports = [, …]`. What `systemctl` says does not end the script, as is usual.
 The second that follows keeps the pod's own end out of containerd's start: 1.6 can lose the exit of a container there.
 """
-_ON_HOST = 'nsenter -t 1 -m -p -u -i -n -- sh -c "$EDIT"'
+_ON_HOST = 'sleep 1; nsenter -t 1 -m -p -u -i -n -- sh -c "$EDIT"'
+"""Begins a second late: a container whose script restarts containerd before its own start was answered is taken by
+kubelet for one that did not start, and runs twice.
+"""
 
 
 def phases() -> Object:
