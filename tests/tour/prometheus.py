@@ -99,7 +99,10 @@ def filled(expr: str, chosen: Mapping[str, str]) -> str:
 
 @asynccontextmanager
 async def scraping(targets: Sequence[Target], folder: Path) -> AsyncIterator[Prometheus]:
-    """It runs inside the block, has scraped every target, and has the generated rules, their times scaled."""
+    """It runs inside the block, has scraped every target, and has the generated rules, their times scaled.
+
+    Until the first scrapes there is no leader that it knows of: what it says of that is over before the block.
+    """
     await asyncio.to_thread(_configure, targets, folder)
     address = f"127.0.0.1:{_free_port()}"
     with (folder / "prometheus.log").open("wb") as log:
@@ -115,7 +118,7 @@ async def scraping(targets: Sequence[Target], folder: Path) -> AsyncIterator[Pro
         async with aiohttp.ClientSession() as web:
             prometheus = Prometheus(web, f"http://{address}")
             async with asyncio.timeout(START):
-                while not await prometheus.scraped(len(targets)):
+                while not await prometheus.scraped(len(targets)) or await prometheus.states():
                     if process.returncode is not None:
                         raise AssertionError(f"prometheus ended with {process.returncode}; see {folder}/prometheus.log")
                     await asyncio.sleep(0.1)
