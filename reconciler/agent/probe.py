@@ -15,8 +15,8 @@ from reconciler.systemd.api import SystemdError, UnitState
 
 log = logging.getLogger(__name__)
 
-NET = 5.0
-"""Seconds between looks when nothing was heard."""
+NET = 10.0
+"""Seconds between looks when nothing was heard: a net for what no signal tells (a hanging daemon)."""
 EAGER = 0.1
 """Seconds between looks while it is closed and something may be coming."""
 LOOK = 15.0

@@ -7,7 +7,7 @@ import errno
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 
-from reconciler.agent.probe import NET, Probe
+from reconciler.agent.probe import LOOK, NET, Probe
 from reconciler.barrier.barrier import State
 from reconciler.cri.api import Code, CriError, Version
 from reconciler.sim import clock
@@ -118,7 +118,7 @@ def test_a_look_that_never_ends_is_given_up_and_the_looking_goes_on(bench: Bench
         await asyncio.sleep(1)
         assert bench.barrier.state is State.OPEN
         bench.cri.version = never  # type: ignore[method-assign]
-        await asyncio.sleep(5 + 15 + 1)
+        await asyncio.sleep(NET + LOOK + 1)
         assert (bench.barrier.state, bench.barrier.reason) == (State.CLOSED, "Hung")
         bench.cri.version = answer  # type: ignore[method-assign]
         await asyncio.sleep(16)
