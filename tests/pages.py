@@ -14,7 +14,7 @@ PAGES = (
     ROOT / "deploy/chart/README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 )
-_BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_BLOCK = r"^( *)```{}\n(.*?)^\1```$"
 ON_THE_HOST = ("reconciler config", "systemctl", "journalctl", "nsenter")
 NOWHERE = {
     "buildah push": "needs a registry",
@@ -57,10 +57,22 @@ class Command:
 def commands(page: Path) -> list[Command]:
     """In their order; a line that ends with a backslash goes on."""
     found = []
-    for _, block in _BLOCK.findall(page.read_text()):
+    for block in _blocks(page, "sh"):
         lines = re.sub(r"\\\n\s*", "", block).splitlines()
         found += [Command(page, line.strip()) for line in lines if line.strip() and not line.strip().startswith("#")]
     return found
+
+
+def manifest(page: Path) -> str:
+    """The one block of YAML of `page`. Raises ValueError when there is another number of them."""
+    (block,) = _blocks(page, "yaml")
+    return block
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    """What stands between fences of that language, those in lists included."""
+    found = re.findall(_BLOCK.format(language), page.read_text(), re.MULTILINE | re.DOTALL)
+    return [block for _, block in found]
 
 
 def every() -> list[Command]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from tests.chart.apiserver import ApiServer
 from tests.chart.test_readme import NO_JOBS
 from tests.cluster.release import CHART, helm
-from tests.pages import PAGES, ROOT, Place, commands
+from tests.pages import PAGES, ROOT, Place, commands, manifest
 
 WITH_HELM = [
     page
@@ -49,10 +48,11 @@ def test_helm_does_what_a_page_says(fresh: ApiServer, page: Path) -> None:
 
 
 def test_the_manifest_of_the_readme_is_one_and_kubectl_explains_its_fields(fresh: ApiServer) -> None:
-    (manifest,) = re.findall(r"^ *```yaml\n(.*?)^ *```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     fresh.kubectl("apply", "-f", str(ROOT / "deploy/base/crd.yaml"))
     fresh.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    assert "created" in fresh.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifest)
+    assert "created" in fresh.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifest(ROOT / "README.md")
+    )
 
     said = " ".join(fresh.kubectl("explain", "noderuntime.spec.rollout.bakeSeconds").split())
     assert "Seconds that a node must stay healthy, with its handlers served, before it counts as done." in said

@@ -13,8 +13,9 @@ from tests.chart.apiserver import ApiServer
 from tests.cluster import paths
 from tests.cluster.command import run
 from tests.cluster.release import CHART, helm
+from tests.pages import commands, manifest
 
-TEXT = (CHART / "README.md").read_text()
+PAGE = CHART / "README.md"
 NO_JOBS = {"uninstall": ["--no-hooks"]}
 """No kubelet runs here, so no Job ends."""
 
@@ -25,14 +26,10 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         yield server
 
 
-def commands() -> list[list[str]]:
-    blocks = re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    return [shlex.split(line) for block in blocks for line in block.splitlines()]
-
-
 def test_every_command_works(api: ApiServer) -> None:
     done = []
-    for program, verb, *words in commands():
+    for command in commands(PAGE):
+        program, verb, *words = shlex.split(command.text)
         if program == "helm":
             words = [str(CHART) if word == "deploy/chart" else word for word in words]
             helm(verb, *words, *NO_JOBS.get(verb, []), config=api.config)
@@ -44,7 +41,7 @@ def test_every_command_works(api: ApiServer) -> None:
 
 
 def test_the_overlay_names_the_image_of_both(api: ApiServer) -> None:
-    (overlay,) = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    overlay = manifest(PAGE)
     folder = paths.PROJECT / "build" / "overlay"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kustomization.yaml").write_text(overlay.replace("../deploy/base", "../../deploy/base"))
@@ -56,7 +53,7 @@ def test_the_overlay_names_the_image_of_both(api: ApiServer) -> None:
 
 def test_every_value_that_it_names_is_there() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    named = re.findall(r"`((?:\w+\.)+\w+)(?:`|:)", TEXT)
+    named = re.findall(r"`((?:\w+\.)+\w+)(?:`|:)", PAGE.read_text())
     assert {"agent.distribution", "crd.keep", "uninstall.deleteNodeRuntimes"} <= set(named)
     for path in named:
         if path.endswith(".yaml"):

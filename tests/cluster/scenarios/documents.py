@@ -12,7 +12,7 @@ from tests.cluster import paths, product, runtimes
 from tests.cluster.cluster import kubectl
 from tests.cluster.lab import Lab, Verdict
 from tests.cluster.node import Node
-from tests.pages import PAGES, ROOT, Command, Place, commands
+from tests.pages import PAGES, ROOT, Command, Place, commands, manifest
 
 _CODES = {
     "reconciler status": (0, 3, 4),  # all well, in progress, in trouble
@@ -34,8 +34,7 @@ def run(lab: Lab, verdict: Verdict, loops: int) -> None:
     """NODE, POD and RUNTIME stand for what is there."""
     folder = paths.RUN / "documents"
     folder.mkdir(parents=True, exist_ok=True)
-    (manifest,) = re.findall(r"^ *```yaml\n(.*?)^ *```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (folder / "kata.yaml").write_text(manifest)  # selects no node of this cluster
+    (folder / "kata.yaml").write_text(manifest(ROOT / "README.md"))  # selects no node of this cluster
     done = 0
     for page in PAGES:
         here = [command for command in commands(page) if command.place in (Place.CLUSTER, Place.HOST)]
