@@ -1,6 +1,8 @@
 """Virtual time: an event loop that jumps to its next timer instead of waiting, and a wall clock that follows it.
 
-Threads run inline on that loop, so a run with the same seed does the same things in the same order.
+Threads run inline on that loop, and its tasks and futures hash by number instead of by address, because asyncio keeps
+them in sets: so a run with the same seed does the same things in the same order, in any process (as long as strings
+hash alike, `PYTHONHASHSEED`).
 """
 
 from __future__ import annotations
@@ -65,6 +67,20 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
 
+class _Task(asyncio.Task[Any]):
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _Future(asyncio.Future[Any]):
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Time goes on only when there is nothing to do."""
 
@@ -72,7 +88,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _Selector()
         selector.loop = self
         self._now = 0.0
+        self._number = 0
         super().__init__(selector)
+        self.set_task_factory(self._task)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future = _Future(loop=self)
+        future.number = self._count()
+        return future
+
+    def _task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task = _Task(work, loop=loop, **options)
+        task.number = self._count()
+        return task
+
+    def _count(self) -> int:
+        self._number += 1
+        return self._number
 
     def time(self) -> float:
         return self._now

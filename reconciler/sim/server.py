@@ -9,7 +9,8 @@ import asyncio
 import base64
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +73,21 @@ class Knobs:
     schema: bool = True
     """Whether the CRD has a schema; False: the cluster has one of an older release that let anything through."""
     rights: Rights = field(default_factory=Rights)
+    _more: list[Callable[[Request], Trouble | None]] = field(default_factory=list)
+
+    @contextmanager
+    def troubled(self, trouble: Callable[[Request], Trouble | None]) -> Iterator[None]:
+        """Inside the block `trouble` decides as well; of several that begin one after the other, the first counts."""
+        self._more.append(trouble)
+        try:
+            yield
+        finally:
+            self._more.remove(trouble)
+
+    def befalls(self, request: Request) -> Trouble:
+        """What is to befall this request."""
+        found = (trouble(request) for trouble in (self.trouble, *self._more))
+        return next((trouble for trouble in found if trouble is not None), Trouble())
 
 
 class Served:
@@ -97,7 +113,7 @@ class ApiServer:
 
     async def handle(self, request: Request) -> Response:
         """Anything but a watch."""
-        trouble = self.knobs.trouble(request) or Trouble()
+        trouble = self.knobs.befalls(request)
         if trouble.delay:
             await asyncio.sleep(trouble.delay)
         if trouble.drop_before:
@@ -140,7 +156,7 @@ class ApiServer:
 
     async def watch(self, request: Request) -> Served:
         """Begin a watch; its end is the end of the chunks."""
-        trouble = self.knobs.trouble(request) or Trouble()
+        trouble = self.knobs.befalls(request)
         if trouble.delay:
             await asyncio.sleep(trouble.delay)
         if trouble.drop_before or trouble.drop_after:

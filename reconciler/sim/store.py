@@ -46,7 +46,8 @@ class Event:
 class _Table:
     records: dict[Key, Record] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    watchers: set[asyncio.Event] = field(default_factory=set)
+    watchers: dict[asyncio.Event, None] = field(default_factory=dict)
+    """In the order in which they came: a set's would be another in each process."""
 
 
 class Store:
@@ -118,11 +119,11 @@ class Store:
     def subscribe(self, kind: Kind) -> asyncio.Event:
         """An event that is set at every write of `kind`, until `unsubscribe`."""
         wake = asyncio.Event()
-        self._table(kind).watchers.add(wake)
+        self._table(kind).watchers[wake] = None
         return wake
 
     def unsubscribe(self, kind: Kind, wake: asyncio.Event) -> None:
-        self._table(kind).watchers.discard(wake)
+        self._table(kind).watchers.pop(wake, None)
 
     def wake_all(self) -> None:
         """Let every watcher look again."""

@@ -63,3 +63,27 @@ def test_tasks_that_wake_each_other_for_ever_are_found() -> None:
 
     with pytest.raises(clock.Livelock, match=r"50000 turns of the loop at 0.000 s"):
         clock.run(main())
+
+
+def test_what_asyncio_keeps_in_sets_is_cancelled_in_the_order_in_which_it_began() -> None:
+    """By address, which is how tasks hash elsewhere, the order would be another in each process."""
+    ended: list[int] = []
+
+    async def forever(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    async def main() -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(200):
+                    tasks.create_task(forever(number))
+                await asyncio.sleep(1)
+                raise KeyError
+        except* KeyError:
+            pass
+
+    clock.run(main())
+    assert ended == list(range(200))

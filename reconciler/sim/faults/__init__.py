@@ -1,0 +1,17 @@
+"""What goes wrong in a run: each fault by its name, one occurrence at a time."""
+
+from reconciler.sim.faults import daemons, processes, requests, watches
+from reconciler.sim.faults.registry import FAULTS, Fault, Injector, UnknownFault, World, parse
+
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "Injector",
+    "UnknownFault",
+    "World",
+    "daemons",
+    "parse",
+    "processes",
+    "requests",
+    "watches",
+]
