@@ -232,7 +232,7 @@ class RuntimeReconciler:
         if set(in_work) - set(runtime.status.in_work):
             await self._confirm_unstopped()
         await self._write_status(runtime, wanted)
-        for node in set(in_work) ^ set(runtime.status.in_work):
+        for node in sorted(set(in_work) ^ set(runtime.status.in_work)):
             self._wake(node)
         return Done()
 

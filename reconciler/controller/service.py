@@ -268,7 +268,7 @@ class Controller:
         if kind == "deleted":
             self.world.seen.discard(node.metadata.name)
             self._every_runtime()  # it may have been the last one that nobody had looked at
-        for runtime in _given_up(old, new):
+        for runtime in sorted(_given_up(old, new)):
             self._runtime_changed(runtime)
         self._node_queue.add(node.metadata.name, priority=Priority.LOW if initial else Priority.HIGH)
 

@@ -173,7 +173,7 @@ class Informer(Generic[T]):
             else:
                 self._put(obj, initial)
         listed = int(version) if version.isdigit() else 0
-        for name, namespace in ((key[1], key[0]) for key in gone):
+        for namespace, name in sorted(gone):
             old = self.store.get(name, namespace)
             if old is not None and version_of(old) <= listed:  # newer: our own write, made after the list was
                 self._remove((namespace, name))
