@@ -2,6 +2,7 @@
 
 Reads are tried again on a broken connection. A write that got no answer is not: the caller reads first,
 because it may have taken effect. 429 and 503 mean that nothing was done, so both are tried again.
+A good status over something else than was asked for (a load balancer's page) is no answer of the API server.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import copy
 import random
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from reconciler.kube.errors import ApiError, Gone, ServerError, TooManyRequests, TransportError, error_from
 from reconciler.kube.resources import AnyResource, Resource
+from reconciler.kube.store import HasMeta
 from reconciler.kube.transport import JSON, MERGE_PATCH, ByteStream, Response, Transport
 
 __all__ = ["Client", "RequestMetrics"]
@@ -43,13 +45,19 @@ class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "
     next: str = ""
 
 
+class _Envelope(msgspec.Struct):
+    """Any object of the API."""
+
+    kind: str
+
+
 class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
 
 
 class Client:
-    """Raises ApiError subclasses for answers, TransportError when there was none."""
+    """Raises ApiError subclasses for answers, TransportError when there was none that an API server gives."""
 
     def __init__(
         self, transport: Transport, *, rng: random.Random | None = None, metrics: RequestMetrics | None = None
@@ -68,7 +76,7 @@ class Client:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         response = await self._send("GET", resource.path(namespace, name))
-        return resource.decode(response.body)
+        return _object(resource, response)
 
     async def raw_list(
         self, resource: AnyResource, namespace: str = "", *, query: Mapping[str, str] | None = None
@@ -84,7 +92,7 @@ class Client:
                     raise
                 found, asked = [], {"limit": "0", **(query or {})}  # the pages expired while read: all at once
                 continue
-            page = self._list.decode(response.body)
+            page = self._page(resource, response)
             found.extend(page.items or ())
             if not page.metadata.next:
                 return found, page.metadata.resource_version
@@ -96,17 +104,20 @@ class Client:
         """Live (no resourceVersion asked for, so never from a stale cache): objects, and the list's version."""
         query = selectors(label_selector, field_selector)
         items, version = await self.raw_list(resource, namespace, query=query)
-        return [resource.decode(item) for item in items], version
+        try:
+            return [resource.decode(item) for item in items], version
+        except msgspec.MsgspecError as error:
+            raise _no_answer(resource, str(error)) from error
 
     async def create(self, resource: Resource[T], body: Any, namespace: str = "", *, rehearse: bool = False) -> T:
         """With `rehearse` nothing is stored, and an unknown field is an error: every check of the server's is made."""
         query = {**DRY_RUN, "fieldValidation": "Strict"} if rehearse else None
         response = await self._send("POST", resource.path(namespace), query=query, body=body)
-        return resource.decode(response.body)
+        return _object(resource, response)
 
     async def replace(self, resource: Resource[T], name: str, body: Any, namespace: str = "") -> T:
         response = await self._send("PUT", resource.path(namespace, name), body=body)
-        return resource.decode(response.body)
+        return _object(resource, response)
 
     async def patch(
         self,
@@ -124,7 +135,7 @@ class Client:
         query = {**({"fieldManager": field_manager} if field_manager else {}), **(DRY_RUN if rehearse else {})}
         path = resource.path(namespace, name, subresource)
         response = await self._send("PATCH", path, query=query, body=patch, content_type=content_type)
-        return resource.decode(response.body)
+        return _object(resource, response)
 
     async def delete(
         self,
@@ -149,7 +160,11 @@ class Client:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         query = DRY_RUN if rehearse else None
-        await self._send("DELETE", resource.path(namespace, name), query=query, body=options)
+        response = await self._send("DELETE", resource.path(namespace, name), query=query, body=options)
+        try:
+            msgspec.json.decode(response.body, type=_Envelope)  # the object, or a Status
+        except msgspec.MsgspecError as error:
+            raise _no_answer(resource, str(error)) from error
 
     def watch(
         self, resource: AnyResource, namespace: str, query: Mapping[str, str], *, timeout: float = 15.0
@@ -159,6 +174,15 @@ class Client:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def _page(self, resource: AnyResource, response: Response) -> _List:
+        try:
+            page = self._list.decode(response.body)
+        except msgspec.MsgspecError as error:
+            raise _no_answer(resource, str(error)) from error
+        if not page.metadata.resource_version:  # taken for an empty collection, it would end everything there is
+            raise _no_answer(resource, "a list without a resourceVersion")
+        return page
 
     async def _send(
         self,
@@ -213,6 +237,20 @@ class Client:
 
 def _always() -> bool:
     return True
+
+
+def _object(resource: Resource[T], response: Response) -> T:
+    try:
+        found = resource.decode(response.body)
+    except msgspec.MsgspecError as error:
+        raise _no_answer(resource, str(error)) from error
+    if not cast(HasMeta, found).metadata.name:
+        raise _no_answer(resource, "an object without a name")
+    return found
+
+
+def _no_answer(resource: AnyResource, why: str) -> TransportError:
+    return TransportError(f"{resource.plural}: what answered does not speak as an API server: {why}")
 
 
 def selectors(label_selector: str, field_selector: str) -> dict[str, str]:

@@ -255,7 +255,8 @@ class _Stream:
 
 
 def _headers(head: h11.Response) -> dict[str, str]:
-    return {name.decode().lower(): value.decode() for name, value in head.headers}
+    """Any byte may stand in a value: the field's own reading is Latin-1, which has a character for each."""
+    return {name.decode().lower(): value.decode("latin-1") for name, value in head.headers}
 
 
 def _now() -> float:

@@ -121,6 +121,8 @@ class TokenServer:
         """Method, target, token of each request."""
         self.connections = 0
         self.hang = asyncio.Event()
+        self.drop_at = ""
+        """A target whose request is read, and answered by the end of the connection."""
         self._open: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,6 +146,10 @@ class TokenServer:
         self.seen.append((method, target, token))
         if token != self.token:
             writer.write(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}")
+        elif target == self.drop_at:
+            raise ConnectionAbortedError("as it was asked for")
+        elif target.startswith("/latin"):
+            writer.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nserver: Café\r\n\r\n{}".encode("latin-1"))
         elif target.startswith("/hang"):
             await self.hang.wait()
         elif target.startswith("/watch"):

@@ -193,3 +193,17 @@ async def test_deadlines_and_broken_connections_are_transport_errors(token_serve
             raise AssertionError("no headers were sent")
     await transport.close()
     assert server.connections >= 2
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "POST", "PATCH"])
+async def test_a_write_is_sent_once_also_when_its_kept_connection_breaks(
+    token_server: Any, tmp_path: Path, method: str
+) -> None:
+    server, url = token_server
+    transport = await connect(kubeconfig(tmp_path / "config", url, {"token": "one"}))
+    server.drop_at = "/b"
+    with pytest.raises(TransportError, match=f"{method} /b"):
+        await transport.request(method, "/b", body=b"{}")
+    await transport.close()
+    assert [(method, target) for method, target, _ in server.seen] == [("GET", "/version"), (method, "/b")]
+    assert server.connections == 1

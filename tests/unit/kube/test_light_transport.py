@@ -147,3 +147,7 @@ async def test_a_ca_that_was_rotated_is_read_again(tls_server: tuple[str, Path],
     cert.replace(old)
     assert (await transport.request("GET", "/a")).body == b"hi"
     await transport.close()
+
+
+async def test_a_header_in_latin_1_is_read(light: LightTransport) -> None:
+    assert (await light.request("GET", "/latin")).headers["server"] == "Café"

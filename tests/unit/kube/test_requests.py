@@ -149,3 +149,25 @@ def test_every_request_is_counted_with_its_status(script: Any) -> None:
 
     run(main())
     assert counted == [("GET", "<error>"), ("GET", "200")]
+
+
+PAGE_OF_A_LOAD_BALANCER = Response(200, {"content-type": "text/html"}, "<html>Wartung, zurück um 9</html>".encode())
+NOT_AN_API_SERVER = Response(200, {"content-type": "application/json"}, b'{"message":"maintenance"}')
+
+
+@pytest.mark.parametrize("given", [PAGE_OF_A_LOAD_BALANCER, NOT_AN_API_SERVER])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda c: c.get(NODES, "a"),
+        lambda c: c.list(NODES),
+        lambda c: c.create(NODES, {}),
+        lambda c: c.replace(NODES, "a", {}),
+        lambda c: c.patch(NODES, "a", {}),
+        lambda c: c.delete(NODES, "a"),
+    ],
+    ids=["get", "list", "create", "replace", "patch", "delete"],
+)
+def test_a_good_status_over_what_no_api_server_says_is_no_answer(script: Any, given: Response, make: Any) -> None:
+    with pytest.raises(TransportError, match="does not speak as an API server"):
+        call(script.Transport([given]), make)
