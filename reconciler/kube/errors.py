@@ -10,6 +10,8 @@ TransportError: no answer at all; whether a write took effect is not known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from reconciler.kube.transport import Response, TransportError
@@ -101,7 +103,7 @@ def error_from(response: Response) -> ApiError:
         body = msgspec.json.decode(response.body, type=_Status)
     except msgspec.MsgspecError:
         body = _Status(message=response.body[:200].decode(errors="replace"))
-    return make(response.status, body.reason, body.message, _retry_after(response))
+    return make(response.status, body.reason, body.message, retry_after(response.headers))
 
 
 def make(status: int, reason: str, message: str, retry_after: float | None = None) -> ApiError:
@@ -112,6 +114,7 @@ def make(status: int, reason: str, message: str, retry_after: float | None = Non
     return kind(status, reason, message, retry_after)
 
 
-def _retry_after(response: Response) -> float | None:
-    text = response.headers.get("retry-after", "")
-    return float(text) if text.isdigit() else None
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that an answer asks to wait; None when it does not, or names a date, as no API server does."""
+    text = headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() else None

@@ -16,7 +16,7 @@ import msgspec
 
 from reconciler.api.clock import Clock
 from reconciler.kube.client import Client, selectors
-from reconciler.kube.errors import ApiError, Forbidden, Gone, TransportError, make
+from reconciler.kube.errors import ApiError, Forbidden, Gone, TransportError, make, retry_after
 from reconciler.kube.reflector import SILENCE, WATCH_TIMEOUT, Input, Phase, State, delay, step
 from reconciler.kube.resources import Resource
 from reconciler.kube.store import HasMeta, Indexer, Store, key_of, version_of
@@ -105,6 +105,8 @@ class Informer(Generic[T]):
         self._metrics = metrics
         self._state = State()
         self._version = ""
+        self._asked = 0.0
+        """Seconds that the answer to the phase under way asked to wait."""
         self._events = msgspec.json.Decoder(_Event)
         self._objects = msgspec.json.Decoder(resource.type)
         self._envelopes = msgspec.json.Decoder(_Envelope)
@@ -134,9 +136,13 @@ class Informer(Generic[T]):
         while True:
             await asyncio.sleep(delay(self._state, self._rng))
             begun = self._clock.monotonic()
+            self._asked = 0.0
             came = await (self._list() if self._state.phase is Phase.LIST else self._watch())
             lasted = self._clock.monotonic() - begun
-            self._state = step(self._state, came, version=self._version, lasted=lasted)
+            self._state = step(self._state, came, version=self._version, lasted=lasted, asked=self._asked)
+
+    def _heed(self, error: Exception) -> None:
+        self._asked = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
 
     # --- list ---
 
@@ -150,6 +156,7 @@ class Informer(Generic[T]):
             return Input.LIST_FAILED
         except (ApiError, TransportError, msgspec.MsgspecError) as error:
             log.warning("list failed", extra={"resource": self._resource.plural, "error": str(error)})
+            self._heed(error)
             return Input.LIST_FAILED
         self._version = version
         self.last_activity = self._clock.monotonic()
@@ -207,6 +214,7 @@ class Informer(Generic[T]):
             return Input.BROKEN
         except (ApiError, TransportError, TimeoutError, msgspec.MsgspecError) as error:
             log.info("watch broke", extra={"resource": self._resource.plural, "error": str(error)})
+            self._heed(error)
             return Input.BROKEN
         return Input.ENDED
 
@@ -218,7 +226,7 @@ class Informer(Generic[T]):
         status = _Status(message=body[:200].decode(errors="replace"))
         with suppress(msgspec.MsgspecError):  # not a Status: the text says what it was
             status = msgspec.json.decode(body, type=_Status)
-        raise make(stream.status, status.reason, status.message)
+        raise make(stream.status, status.reason, status.message, retry_after(stream.headers))
 
     def _handle(self, line: bytes) -> None:
         self.last_activity = self._clock.monotonic()

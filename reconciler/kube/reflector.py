@@ -50,10 +50,19 @@ class State:
     phase: Phase = Phase.LIST
     version: str = ""
     failures: int = 0
+    asked: float = 0.0
+    """Seconds that the server asked to wait (Retry-After)."""
 
 
-def step(state: State, came: Input, *, version: str, lasted: float) -> State:
-    """The next state. `version` is the newest seen, `lasted` the seconds that the phase took."""
+def step(state: State, came: Input, *, version: str, lasted: float, asked: float = 0.0) -> State:
+    """The next state. `version` is the newest seen, `lasted` the seconds that the phase took.
+
+    A Retry-After of more than BACKOFF_MAX is taken for that: who asks for an hour is asked again before.
+    """
+    return replace(_next(state, came, version, lasted), asked=min(asked, BACKOFF_MAX))
+
+
+def _next(state: State, came: Input, version: str, lasted: float) -> State:
     if came is Input.LISTED:
         return replace(state, phase=Phase.WATCH, version=version)
     if came is Input.LIST_FAILED:
@@ -67,8 +76,11 @@ def step(state: State, came: Input, *, version: str, lasted: float) -> State:
 
 
 def delay(state: State, rng: random.Random) -> float:
-    """Seconds to wait before the phase is carried out: none at first, then full jitter under a growing limit."""
+    """Seconds to wait before the phase is carried out: none at first, then full jitter under a growing limit.
+
+    What the server asked for comes on top, so that those it asked at once do not come back at once.
+    """
     if state.failures == 0:
-        return 0.0
+        return state.asked
     limit = min(BACKOFF_MIN * 2.0 ** min(state.failures - 1, 10), BACKOFF_MAX)
-    return rng.uniform(0.0, limit)
+    return state.asked + rng.uniform(0.0, limit)

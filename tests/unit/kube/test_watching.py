@@ -201,3 +201,31 @@ def test_a_failed_first_list_is_tried_until_it_works(script: Any) -> None:
 
 def _node(name: str, version: str) -> Node:
     return msgspec.convert({"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": version}}, Node)
+
+
+def test_a_watch_that_is_refused_waits_as_long_as_the_server_asks(script: Any) -> None:
+    transport = script.Transport([script.listed(5)])
+    transport.watches = [script.Watch([script.status(429, "TooManyRequests")], 429, {"retry-after": "7"})]
+    watch_for(20, transport)
+    begun = [when for when, _ in transport.watched()]
+    assert begun[0] == 0.0
+    assert 7.0 <= begun[1] <= 7.8
+
+
+def test_a_list_that_is_refused_for_long_waits_so_and_no_longer_than_half_a_minute(script: Any) -> None:
+    busy = [
+        script.answer(503, script.status(503, "ServiceUnavailable"), {"retry-after": asked}) for asked in ("20", "3600")
+    ]
+    transport = script.Transport([*busy, script.listed(5)])
+    watch_for(60, transport)
+    first, second, third = (when for when, method, _, _ in transport.asked if method == "GET")
+    assert first == 0.0
+    assert 20.0 <= second <= 20.8
+    assert 30.0 <= third - second <= 31.6
+
+
+def test_an_outage_of_ten_minutes_costs_the_server_at_most_four_requests_a_list_and_sixty_lists(script: Any) -> None:
+    """Of one kind: the backoff is 15 s on the mean once it has grown, and the first 30 s hold six tries."""
+    transport = script.Transport()
+    watch_for(600, transport)
+    assert 80 <= transport.lists() <= 240
