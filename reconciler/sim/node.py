@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 import shutil
@@ -19,7 +20,7 @@ from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import deadman
 from reconciler.sim.containerd import Daemon
 from reconciler.sim.kubelet import Kubelet
-from reconciler.sim.life import Life, MortalCri, MortalSystemd
+from reconciler.sim.life import CURRENT, Life, MortalCri, MortalSystemd, Step, unwatched
 from reconciler.sim.link import Link
 from reconciler.sim.runtime import VERSION, Runtime, SimCri
 from reconciler.sim.systemd import SimSystemd
@@ -92,6 +93,8 @@ class SimNode:
         self.agent: Runnable | None = None
         self.stops = 0
         """Containers and sandboxes that the agent has stopped through CRI."""
+        self.step: Step = unwatched
+        """Told of all that its agent does outside itself, but for requests to the API server."""
         self._make_agent = agent
         self._agent_wanted = asyncio.Event()
         self._agent_wanted.set()
@@ -259,7 +262,7 @@ class SimNode:
             await self._agent_pod()
             await self.daemon.served()  # a kubelet starts no container without CRI
             self.agent_link.cut = False
-            self.life = Life()
+            self.life = Life(self.step)
             self.agent = self._make_agent(self, Client(self.agent_link, rng=self.rng))
             await self._agent_ready("True")
             await self._supervise(self.agent)
@@ -268,7 +271,9 @@ class SimNode:
 
     async def _supervise(self, agent: Runnable) -> None:
         """Until the agent ends, or is killed (and then nobody waits for it)."""
-        running = asyncio.ensure_future(agent.run())
+        process = contextvars.copy_context()
+        process.run(CURRENT.set, self.life)
+        running = asyncio.get_running_loop().create_task(agent.run(), context=process)
         killed = asyncio.ensure_future(self.life.ended.wait())
         try:
             await asyncio.wait({running, killed}, return_when=asyncio.FIRST_COMPLETED)

@@ -21,6 +21,7 @@ from reconciler.kube.transport import JSON, Response
 from reconciler.sim import patching
 from reconciler.sim.failures import ApiFailure, bad_request, not_found
 from reconciler.sim.kinds import Kind, Object
+from reconciler.sim.past import Past
 from reconciler.sim.requests import Filter, Request, Target, target
 from reconciler.sim.rights import Rights
 from reconciler.sim.store import Event, Key, Record, Store
@@ -73,6 +74,7 @@ class Knobs:
     schema: bool = True
     """Whether the CRD has a schema; False: the cluster has one of an older release that let anything through."""
     rights: Rights = field(default_factory=Rights)
+    past: Past = field(default_factory=Past)
     _more: list[Callable[[Request], Trouble | None]] = field(default_factory=list)
 
     @contextmanager
@@ -140,7 +142,7 @@ class ApiServer:
         manner = self._manner(request)
         match request.method, bool(goal.name):
             case "GET", True:
-                return _raw(self._get(goal))
+                return _raw(self._get(goal, request))
             case "GET", False:
                 return self._list(goal, request)
             case "POST", False:
@@ -176,8 +178,10 @@ class ApiServer:
 
     # --- the parts ---
 
-    def _get(self, goal: Target) -> Record:
+    def _get(self, goal: Target, request: Request) -> Record:
         record = self.store.get(goal.kind, _key(goal))
+        if _cached(request):
+            record = dict(self.knobs.past.collection(self.store, request.user, goal.kind)).get(_key(goal))
         if record is None:
             raise not_found(goal.kind.plural, goal.name)
         return record
@@ -205,6 +209,9 @@ class ApiServer:
             version, after = _resume(token)
         pairs = list(self.store.all(goal.kind)) if after is None else self.store.at(goal.kind, version)
         limit = int(request.query.get("limit", "0"))
+        if _cached(request):  # the cache knows no pages
+            version, limit = self.knobs.past.shown(self.store, request.user, goal.kind), 0
+            pairs = self.knobs.past.collection(self.store, request.user, goal.kind)
         found = [(k, r) for k, r in pairs if (after is None or k > after) and chosen.holds(r.object)]
         page = found[:limit] if limit else found
         meta: dict[str, Any] = {"resourceVersion": str(version)}
@@ -223,6 +230,8 @@ class ApiServer:
             raise bad_request(f"resourceVersion {asked!r} is not a number")
         fresh = asked in ("", "0")
         version = self.store.version if fresh else int(asked)
+        if asked == "0":
+            version = self.knobs.past.shown(self.store, request.user, goal.kind)
         try:
             self.store.since(goal.kind, version)
         except ApiFailure as failure:
@@ -230,7 +239,8 @@ class ApiServer:
                 raise
             self._note(request, 200)
             return Served(200, _once(_line("ERROR", msgspec.json.encode(failure.body()))))
-        seed = [r for _, r in self.store.all(goal.kind) if chosen.holds(r.object)] if fresh else []
+        there = self.store.at(goal.kind, version) if fresh else []
+        seed = [record for _, record in there if chosen.holds(record.object)]
         self._note(request, 200)
         return Served(200, self._follow(goal.kind, chosen, version, seed, request))
 
@@ -248,16 +258,15 @@ class ApiServer:
             while generation == self._generation and loop.time() < end:
                 wake.clear()
                 try:
-                    events = self.store.since(kind, version)
+                    events, version = self.knobs.past.events(self.store, request.user, kind, version)
                 except ApiFailure as failure:  # compacted under a client that reads too slowly
                     yield _line("ERROR", msgspec.json.encode(failure.body()))
                     return
-                version = self.store.version
                 if lines := b"".join(_seen(chosen, event) for event in events):
                     yield lines
                 wait = min(self.knobs.bookmark_seconds, end - loop.time())
                 if not await _woken(wake, wait) and bookmarks:
-                    yield _line("BOOKMARK", _bookmark(kind, self.store.version))
+                    yield _line("BOOKMARK", _bookmark(kind, version))
         finally:
             self.store.unsubscribe(kind, wake)
 
@@ -270,6 +279,11 @@ class ApiServer:
         method = "WATCH" if request.is_watch else request.method
         rehearsed = request.query.get("dryRun") == "All"
         self.audit.append(Audit(request.user, method, goal, status, now, rehearsed))
+
+
+def _cached(request: Request) -> bool:
+    """A read that the watch cache may answer as it is."""
+    return request.query.get("resourceVersion") == "0" and "continue" not in request.query
 
 
 def _key(goal: Target) -> Key:

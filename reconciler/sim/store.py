@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,8 @@ class Store:
         """Of the last write."""
         self.oldest = 0
         """Lists and watches from versions before this one are gone."""
+        self.listeners: list[Callable[[Kind, Event], None]] = []
+        """Called at every write, before anybody else can know of it."""
         self._history = history
         self._tables: dict[Kind, _Table] = {}
 
@@ -76,7 +78,7 @@ class Store:
         table = self._table(kind)
         old = table.records.get(key)
         table.records[key] = record
-        self._publish(table, Event(record.version, key, old, record, record))
+        self._publish(kind, table, Event(record.version, key, old, record, record))
         return record
 
     def remove(self, kind: Kind, key: Key) -> Record:
@@ -84,7 +86,7 @@ class Store:
         table = self._table(kind)
         old = table.records.pop(key)
         last = self._record(old.object)
-        self._publish(table, Event(last.version, key, old, None, last))
+        self._publish(kind, table, Event(last.version, key, old, None, last))
         return last
 
     def at(self, kind: Kind, version: int) -> list[tuple[Key, Record]]:
@@ -140,12 +142,14 @@ class Store:
         stamped = {**obj, "metadata": meta}
         return Record(self.version, stamped, msgspec.json.encode(stamped))
 
-    def _publish(self, table: _Table, event: Event) -> None:
+    def _publish(self, kind: Kind, table: _Table, event: Event) -> None:
         table.events.append(event)
         if len(table.events) > self._history:
             self.compact(table.events[len(table.events) // 2].version)
         for wake in table.watchers:
             wake.set()
+        for told in self.listeners:
+            told(kind, event)
 
     @staticmethod
     def _after(table: _Table, version: int) -> int:
