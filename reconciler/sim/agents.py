@@ -13,7 +13,6 @@ from reconciler.hostconfig import HostConfig
 from reconciler.hostconfig.writing import Trace, nothing
 from reconciler.kube.client import Client
 from reconciler.sim.node import SimNode
-from reconciler.sim.runtime import VERSION
 
 
 def real_agent(
@@ -26,12 +25,12 @@ def real_agent(
     cri, systemd = node.cri(), node.systemd()
     host = HostConfig(
         node.root,
-        version=VERSION,
+        version=node.daemon.version,
         systemd=systemd,
         cri=cri,
         clock=node.clock,
         boot_id=lambda: node.boot_id,
-        trace=trace,
+        trace=_steps(node, trace),
     )
     return Agent(
         Deps(
@@ -47,8 +46,18 @@ def real_agent(
             watch=_watch(node),
             boot=node.boot_id,
             namespace=node.namespace,
+            replaced=node.replace_agent,
         )
     )
+
+
+def _steps(node: SimNode, trace: Trace) -> Trace:
+    def step(what: str) -> None:
+        trace(what)
+        for hook in tuple(node.on_step):
+            hook(what)
+
+    return step
 
 
 def _watch(node: SimNode) -> SocketWatch:

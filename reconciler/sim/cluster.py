@@ -18,12 +18,13 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from metrics.kube import RequestMetrics
 from reconciler.api import names
-from reconciler.api.clock import Clock
+from reconciler.api.clock import Clock, rfc3339
 from reconciler.controller import Controller
 from reconciler.kube.client import Client
+from reconciler.kube.errors import ApiError, NotFound, TransportError
 from reconciler.kube.light import LightTransport
 from reconciler.kube.resources import NODES, PODS
-from reconciler.kube.transport import Transport
+from reconciler.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from reconciler.sim import http, kinds
 from reconciler.sim.link import Link
 from reconciler.sim.memory import MemoryTransport
@@ -37,8 +38,25 @@ POD_GC = 40.0
 RESTART_DELAY = 1.0
 """Seconds until kubelet starts a killed controller again."""
 
+MONITOR_PERIOD = 5.0
+MONITOR_GRACE = 40.0
+"""Seconds: `--node-monitor-period` and `--node-monitor-grace-period` of kube-controller-manager (50 from 1.32 on)."""
+
 T = TypeVar("T")
 AgentFactory = Callable[[SimNode, Client], Runnable]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Something of somebody else's that must survive everything that we do."""
+
+    kind: str
+    """`text` (of a file), `label`, `annotation`, `taint`, `cordon`."""
+    node: str
+    where: str
+    """Path below the node's root, or key; "" for a cordon."""
+    what: str
+    """The exact text, or value; `EFFECT` of a taint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +155,17 @@ class Cluster:
         self.url = url
         self.rng = random.Random(options.seed)
         self.admin = Client(self.connect("admin"), rng=self.rng)
+        self._manager = Client(self.connect("kube-controller-manager"), rng=self.rng)
         self.nodes: dict[str, SimNode] = {}
         self.replicas: list[Replica] = []
         self.images: set[str] = set()
         """What can be pulled beside the images of `sim.payload`."""
         self._tasks = tasks
         self._own: set[asyncio.Task[Any]] = set()
+        self.foreign: list[Foreign] = []
+        """What stands at the moment, in the order in which it came."""
         self._machines: dict[str, asyncio.Task[None]] = {}
+        self._ended = False
 
     def connect(self, user: str) -> Link:
         """A link to the API server for one client."""
@@ -158,6 +180,7 @@ class Cluster:
             replica = Replica(f"controller-{number}", self)
             self.replicas.append(replica)
             self.spawn(replica.run())
+        self.spawn(self._lifecycle())
         for node in self.nodes.values():
             await node.up()
 
@@ -178,6 +201,11 @@ class Cluster:
         self.power_on(name)
         return node
 
+    def is_on(self, name: str) -> bool:
+        """Whether the machine has power."""
+        machine = self._machines.get(name)
+        return machine is not None and not machine.done() and not machine.cancelling()
+
     def power_on(self, name: str) -> None:
         self._machines[name] = self.spawn(self.nodes[name].run())
 
@@ -189,6 +217,12 @@ class Cluster:
         machine.cancel()
         await asyncio.wait({machine})
         node.power_off()
+
+    async def remove_node(self, name: str) -> None:
+        """The machine leaves for good, and its Node with it."""
+        await self.power_off(name)
+        del self.nodes[name], self._machines[name]
+        await self.delete_node(name)
 
     async def delete_node(self, name: str) -> None:
         """The Node object goes; its pods follow by pod garbage collection, unless a Node of that name is back."""
@@ -204,15 +238,40 @@ class Cluster:
             meta = pod.metadata
             await self.admin.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
 
+    async def _lifecycle(self) -> None:
+        """The node lifecycle controller: a Node that has not been heard of for long is not known to be Ready."""
+        while True:
+            await asyncio.sleep(MONITOR_PERIOD)
+            now = asyncio.get_running_loop().time()
+            for node in [*self.nodes.values()]:
+                if now - node.heard > MONITOR_GRACE and not node.doubted:
+                    node.doubted = True
+                    await self._doubt(node)
+
+    async def _doubt(self, node: SimNode) -> None:
+        message = "Kubelet stopped posting node status."
+        moment = rfc3339(self.options.clock.now())
+        condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": message}
+        body = {"status": {"conditions": [{**condition, "lastTransitionTime": moment}]}}
+        try:
+            await self._manager.patch(NODES, node.name, body, subresource="status", content_type=STRATEGIC_MERGE_PATCH)
+        except NotFound:
+            return
+        except (ApiError, TransportError):
+            node.doubted = False  # it looks again
+
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """A task that ends with the cluster."""
         task = self._tasks.create_task(work)
         self._own.add(task)
+        if self._ended:
+            task.cancel()
         task.add_done_callback(self._own.discard)
         return task
 
     async def shut_down(self) -> None:
         """End every task; the machines first, so that nobody mourns a server that is gone."""
+        self._ended = True
         for task in [*self._own]:
             task.cancel()
         for node in self.nodes.values():

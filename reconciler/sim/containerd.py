@@ -11,12 +11,16 @@ import enum
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.api import names
 from reconciler.sim import config
 
+VERSION = "1.6.20"
+"""Of a fresh node."""
+START_SECONDS = (0.05, 0.25)
+"""Least and most until READY, and the same again until CRI serves."""
 RESTART_SEC = 5.0
 """Seconds: `RestartSec=` of containerd.service, after a crash."""
 START_LIMIT_INTERVAL = 10.0
@@ -47,6 +51,8 @@ class Start:
     invocation: str
     error: str
     """Why it did not come up or does not serve CRI; "" when it does."""
+    outside: bool = False
+    """The error comes from something that is no configuration (`Daemon.without_cri`)."""
 
 
 @dataclass
@@ -76,8 +82,11 @@ class Daemon:
         self.starts: list[Start] = []
         self.outages: list[tuple[float, float]] = []
         """Begin and end of every time that CRI did not serve."""
-        self.start_seconds = (0.05, 0.25)
-        """Least and most until READY, and the same again until CRI serves."""
+        self.start_seconds = START_SECONDS
+        self.version = self.installed = VERSION
+        """Of the process that was started last, and of the binary that the next start runs."""
+        self.without_cri = ""
+        """Why the CRI plugin of every process that is started does not load, whatever the configuration says."""
         self.breaks = ""
         """A handler on which this daemon exits, as one does on a plugin that its build or its kernel does not have."""
         self._hang = False
@@ -195,10 +204,14 @@ class Daemon:
         self.unit.invocation = f"{self._rng.getrandbits(128):032x}"
         self._set("activating", "start", "success")
         self.loaded = await asyncio.to_thread(config.load, self.root)
+        self.version = self.installed
+        if self.without_cri and not self.loaded.error:
+            self.loaded = replace(self.loaded, cri_error=self.loaded.cri_error or self.without_cri)
         if self.breaks and self.breaks in self.loaded.handlers:
             self.loaded = config.Loaded(error=f"exit status 1: cannot load handler {self.breaks}")
         problem = self.loaded.error or self.loaded.cri_error
-        self.starts.append(Start(now, initiator, self.unit.invocation, problem))
+        outside = problem != "" and problem == self.without_cri
+        self.starts.append(Start(now, initiator, self.unit.invocation, problem, outside))
         await asyncio.sleep(self._rng.uniform(*self.start_seconds))
         if self.loaded.error:
             self._dead("activating", "auto-restart", "exit-code")

@@ -166,7 +166,7 @@ class Watcher:
     def _starts(self) -> Iterator[str]:
         for name, node in self._cluster.nodes.items():
             for start in node.daemon.starts:
-                if start.error and start.initiator == "agent":
+                if start.error and start.initiator == "agent" and not start.outside:
                     yield f"{name}: the agent started containerd on a configuration that fails: {start.error}"
 
 

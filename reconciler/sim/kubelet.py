@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -241,10 +241,10 @@ class Kubelet:
     async def _kill_once(self, worker: Worker, *, run_hook: bool) -> None:
         process = worker.process
         if process is not None and process.state is ContainerState.RUNNING:
-            hook = (worker.container.get("lifecycle") or {}).get("preStop", {}).get("exec", {}).get("command")
-            if hook and run_hook:
+            hook = _hook(worker.container, process)
+            if hook is not None and run_hook:
                 await self._runtime.call(2.0)
-                await self._runtime.hook(payload.parse(hook))
+                await self._runtime.hook(hook)
             await self._cri.stop_container(process.id, grace=worker.grace, timeout=worker.grace + 2.0)
         await self._cri.containers(timeout=2.0)
         if worker.sandbox:
@@ -319,6 +319,13 @@ class Kubelet:
         except CriError:
             return
         self._runtime.remove_pod(uid)
+
+
+def _hook(container: Mapping[str, Any], process: Process) -> payload.Behaviour | None:
+    command = (container.get("lifecycle") or {}).get("preStop", {}).get("exec", {}).get("command")
+    if process.behaviour.hook_restarts:
+        return replace(payload.parse(command or ()), restarts=1)
+    return payload.parse(command) if command else None
 
 
 async def _changed(worker: Worker, seconds: float | None = None) -> None:

@@ -7,7 +7,7 @@ import contextvars
 import logging
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from reconciler.sim.containerd import Daemon
 from reconciler.sim.kubelet import Kubelet
 from reconciler.sim.life import CURRENT, Life, MortalCri, MortalSystemd, Step, unwatched
 from reconciler.sim.link import Link
-from reconciler.sim.runtime import VERSION, Runtime, SimCri
+from reconciler.sim.runtime import Runtime, SimCri
 from reconciler.sim.systemd import SimSystemd
 
 log = logging.getLogger(__name__)
@@ -95,6 +95,14 @@ class SimNode:
         """Containers and sandboxes that the agent has stopped through CRI."""
         self.step: Step = unwatched
         """Told of all that its agent does outside itself, but for requests to the API server."""
+        self.on_step: list[Callable[[str], None]] = []
+        """Called before each step by which the agent changes the disk or the unit; one may raise OSError."""
+        self.heard = 0.0
+        """Monotonic seconds: when the API server heard of this kubelet last."""
+        self.doubted = False
+        """The API says Ready=Unknown."""
+        self._agent_replaced = asyncio.Event()
+        self._kubelet_task: asyncio.Task[None] | None = None
         self._make_agent = agent
         self._agent_wanted = asyncio.Event()
         self._agent_wanted.set()
@@ -157,15 +165,30 @@ class SimNode:
         await self.daemon.restart(initiator)
 
     async def restart_kubelet(self) -> None:
-        """What it had in hand it finds again in CRI and in the API; containers do not notice."""
-        self._kubelet_task.cancel()
+        """What it had in hand it finds again in CRI and in the API; containers do not notice.
+
+        At its start it registers its node, as at boot.
+        """
+        self._stop_kubelet()
         await asyncio.sleep(KUBELET_START)
+        await self._register()
         self._start_kubelet()
 
     async def label(self, key: str, value: str) -> None:
         await self._unless_gone(lambda: self.client.patch(NODES, self.name, {"metadata": {"labels": {key: value}}}))
 
     # --- what faults may do ---
+
+    async def do(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Until it is done, or the machine is off; it goes on when the caller is cancelled, as systemd's jobs do."""
+        if not self._on.is_set():
+            work.close()
+            return
+        await asyncio.wait({self._tasks.create_task(work)})
+
+    def replace_agent(self) -> None:
+        """containerd is of another version: the process looks at the host anew (`agent.lives`)."""
+        self._agent_replaced.set()
 
     async def outage(self, seconds: float) -> None:
         """containerd is stopped for a while, and started again by whoever stopped it."""
@@ -204,7 +227,12 @@ class SimNode:
 
     # --- inside ---
 
+    def _stop_kubelet(self) -> None:
+        if self._kubelet_task is not None:
+            self._kubelet_task.cancel()
+
     def _start_kubelet(self) -> None:
+        self._stop_kubelet()
         self.kubelet = Kubelet(self.client, self.name, self.runtime, clock=self.clock, rng=self.rng, images=self.images)
         self._kubelet_task = self._tasks.create_task(self.kubelet.run())
 
@@ -220,7 +248,7 @@ class SimNode:
         info = {
             "machineID": self.machine_id,
             "bootID": self.boot_id,
-            "containerRuntimeVersion": f"containerd://{VERSION}",
+            "containerRuntimeVersion": f"containerd://{self.daemon.version}",
             "kubeletVersion": "v1.34.0",
             "operatingSystem": "linux",
             "architecture": "amd64",
@@ -230,13 +258,16 @@ class SimNode:
     async def _status(self) -> None:
         """NotReady after CRI has been away for long; Ready again as soon as it serves."""
         ready, since = True, self._now()
+        self.heard = self._now()
         while True:
             await asyncio.sleep(STATUS_PERIOD)
+            if not self.kubelet_link.cut:
+                self.heard = self._now()
             if self.daemon.serving:
                 since = self._now()
             now_ready = self._now() - since < NOT_READY_AFTER
-            if now_ready != ready:
-                ready = now_ready
+            if now_ready != ready or (self.doubted and not self.kubelet_link.cut):
+                ready, self.doubted = now_ready, False
                 condition = self._ready("True", "KubeletReady") if ready else self._ready("False", "KubeletNotReady")
                 await self._patch_status({"conditions": [condition]})
 
@@ -262,22 +293,30 @@ class SimNode:
             await self._agent_pod()
             await self.daemon.served()  # a kubelet starts no container without CRI
             self.agent_link.cut = False
+            self._agent_replaced.clear()
             self.life = Life(self.step)
             self.agent = self._make_agent(self, Client(self.agent_link, rng=self.rng))
             await self._agent_ready("True")
             await self._supervise(self.agent)
+            if self._agent_replaced.is_set():
+                continue
             await self._agent_ready("False")
             await asyncio.sleep(AGENT_BACKOFF)
 
     async def _supervise(self, agent: Runnable) -> None:
-        """Until the agent ends, or is killed (and then nobody waits for it)."""
+        """Until it ends, is killed (and then nobody waits for it), or is to be replaced (it ends what it does)."""
         process = contextvars.copy_context()
         process.run(CURRENT.set, self.life)
         running = asyncio.get_running_loop().create_task(agent.run(), context=process)
         killed = asyncio.ensure_future(self.life.ended.wait())
+        replaced = asyncio.ensure_future(self._agent_replaced.wait())
         try:
-            await asyncio.wait({running, killed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, killed, replaced}, return_when=asyncio.FIRST_COMPLETED)
+            if replaced.done() and not self.life.ended.is_set():
+                running.cancel()
+                await asyncio.wait({running, killed}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            replaced.cancel()
             killed.cancel()
             running.cancel()
             if self.life.ended.is_set():

@@ -43,6 +43,12 @@ class Behaviour:
     """A file of the host without which it hangs."""
     label: tuple[str, str] | None = None
     """Node label that says that it is done."""
+    again: float = 0.0
+    """Seconds after which it says so once more; 0: it does not."""
+    oom: bool = False
+    """Killed for want of memory in the middle of its work."""
+    hook_restarts: bool = False
+    """Its preStop hook restarts containerd, whatever the manifest says."""
 
 
 class Host(Protocol):
@@ -94,6 +100,8 @@ async def run(behaviour: Behaviour, host: Host) -> int:
     await asyncio.sleep(behaviour.seconds / 2)
     if behaviour.needs and not (host.root / behaviour.needs.lstrip("/")).exists():
         return MISSING
+    if behaviour.oom:
+        return KILLED
     if behaviour.waits_for and not (host.root / behaviour.waits_for.lstrip("/")).exists():
         await asyncio.Event().wait()
     for path in behaviour.drops:
@@ -113,6 +121,9 @@ async def run(behaviour: Behaviour, host: Host) -> int:
     if behaviour.label is not None:
         await host.label(*behaviour.label)
     await asyncio.sleep(behaviour.seconds / 2)
+    if behaviour.again and behaviour.label is not None:
+        await asyncio.sleep(behaviour.again)
+        await host.label(*behaviour.label)
     if behaviour.hang:
         await asyncio.Event().wait()
     return behaviour.exit_code

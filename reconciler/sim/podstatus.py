@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from reconciler.sim import payload
 from reconciler.sim.runtime import Process
 
 Status = dict[str, Any]
@@ -33,7 +34,7 @@ def ended_status(name: str, process: Process, start: str) -> Status:
     state = {
         "terminated": {
             "exitCode": code,
-            "reason": "Completed" if code == 0 else "Error",
+            "reason": _reason(process),
             "startedAt": _text(process.started),
             "finishedAt": _text(process.finished),
         }
@@ -46,6 +47,12 @@ def ended_status(name: str, process: Process, start: str) -> Status:
         ],
     }
     return {**status, "startTime": start} if start else status
+
+
+def _reason(process: Process) -> str:
+    if process.exit_code == 0:
+        return "Completed"
+    return "OOMKilled" if process.behaviour.oom and process.exit_code == payload.KILLED else "Error"
 
 
 def failed_status(reason: str, message: str) -> Status:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from reconciler.api import names
 from reconciler.api.clock import Clock
 from reconciler.cri.api import Code, Container, ContainerState, CriError, Sandbox, Status, Version
 from reconciler.sim import payload
 from reconciler.sim.containerd import Daemon, Phase
 
-VERSION = "1.6.20"
 CALL_SECONDS = 0.002
 
 
@@ -45,6 +45,8 @@ class Runtime:
         self.daemon = daemon
         self.sandboxes: dict[str, Sandbox] = {}
         self.processes: dict[str, Process] = {}
+        self.twists: list[Callable[[payload.Behaviour], payload.Behaviour]] = []
+        """Each befalls one container of a phase pod, in the order in which they are started."""
         self._host = host
         self._clock = clock
         self._rng = rng
@@ -70,6 +72,8 @@ class Runtime:
         sandbox = self.sandboxes.get(sandbox_id)
         if sandbox is None or not sandbox.ready:
             raise CriError(Code.NOT_FOUND, f"sandbox {sandbox_id} is not running", connection=False)
+        if self.twists and sandbox.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_PHASE:
+            behaviour = self.twists.pop(0)(behaviour)
         identity = f"{self._rng.getrandbits(256):064x}"
         process = Process(identity, name, sandbox_id, sandbox.pod_uid, behaviour=behaviour)
         process.state = ContainerState.RUNNING
@@ -156,7 +160,7 @@ class SimCri:
 
     async def version(self, *, timeout: float) -> Version:
         await self._runtime.call(timeout)
-        return Version("containerd", VERSION)
+        return Version("containerd", self._runtime.daemon.version)
 
     async def status(self, *, timeout: float) -> Status:
         await self._runtime.call(timeout)
