@@ -14,8 +14,9 @@ from urllib.parse import parse_qsl, urlsplit
 import h11
 
 from reconciler.kube.transport import JSON
+from reconciler.sim.flow import Dropped
 from reconciler.sim.requests import Request
-from reconciler.sim.server import ApiServer, Dropped
+from reconciler.sim.server import ApiServer
 
 READ_SIZE = 64 * 1024
 BODY_MAX = 3 << 20

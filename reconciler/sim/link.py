@@ -10,7 +10,8 @@ from reconciler.kube.transport import JSON, ByteStream, Response, Transport, Tra
 
 
 class Link:
-    """While `cut`, requests fail at once, answers are lost, and open watches fall silent.
+    """While `cut` or unplugged, requests fail at once and answers are lost; watches that are open then die without
+    a word: a connection that has lost bytes brings nothing more, also when the link is back.
 
     While stalled, requests are on their way: they arrive when it is over, also those that their sender has given up,
     as bytes in a socket's buffer do.
@@ -18,7 +19,9 @@ class Link:
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
-        self.cut = False
+        self._cut = False
+        self._unplugged = 0
+        """How many have unplugged it and not plugged it in again."""
         self._deaths = 0
         """How often the watches that were open have died."""
         self.stall_at: Callable[[str, str, bytes | None], bool] = lambda method, path, body: False
@@ -26,6 +29,29 @@ class Link:
         self._open = asyncio.Event()
         self._open.set()
         self._underway: set[asyncio.Task[Response]] = set()
+
+    @property
+    def cut(self) -> bool:
+        """Its process is dead, or its machine is off."""
+        return self._cut
+
+    @cut.setter
+    def cut(self, cut: bool) -> None:
+        self._cut = cut
+        if cut:
+            self.kill_watches()
+
+    @property
+    def passes(self) -> bool:
+        return not self._cut and not self._unplugged
+
+    def unplug(self) -> None:
+        """The network is away, until as many have called `plug`."""
+        self._unplugged += 1
+        self.kill_watches()
+
+    def plug(self) -> None:
+        self._unplugged -= 1
 
     def stall(self) -> None:
         self.stall_at = lambda method, path, body: False
@@ -109,7 +135,7 @@ class Link:
         await self._inner.close()
 
     def _check(self) -> None:
-        if self.cut:
+        if not self.passes:
             raise TransportError("connection refused: the link is cut")
 
 
@@ -122,7 +148,21 @@ class _Stream:
         self._deaths = link.deaths
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._inner:
-            await self._link.passable()
-            if not self._link.cut and self._link.deaths == self._deaths:
+        broken: TransportError | None = None
+        try:
+            async for chunk in self._inner:
+                await self._link.passable()
+                if self._dead:
+                    break
                 yield chunk
+        except TransportError as error:
+            broken = error
+        await self._link.passable()
+        if self._dead:  # its end is lost like all the rest
+            await asyncio.get_running_loop().create_future()
+        if broken is not None:
+            raise broken
+
+    @property
+    def _dead(self) -> bool:
+        return self._link.deaths != self._deaths

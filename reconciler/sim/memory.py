@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from reconciler.kube.transport import JSON, Response, TransportError
+from reconciler.sim.flow import Dropped
 from reconciler.sim.requests import Request
-from reconciler.sim.server import ApiServer, Dropped
+from reconciler.sim.server import ApiServer
 
 
 class MemoryStream:
@@ -21,6 +22,14 @@ class MemoryStream:
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._chunks
+
+
+async def _received(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in chunks:
+            yield chunk
+    except Dropped as error:
+        raise TransportError(f"watch {path}: {error}") from error
 
 
 class MemoryTransport:
@@ -59,7 +68,7 @@ class MemoryTransport:
         except (Dropped, TimeoutError) as error:
             raise TransportError(str(error) or f"watch {path}: no answer within {timeout} s") from error
         async with aclosing(served.chunks):
-            yield MemoryStream(served.status, served.chunks)
+            yield MemoryStream(served.status, _received(served.chunks, path))
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -20,6 +20,7 @@ from reconciler.api.clock import Clock
 from reconciler.kube.transport import JSON, Response
 from reconciler.sim import patching
 from reconciler.sim.failures import ApiFailure, bad_request, not_found
+from reconciler.sim.flow import STRAIGHT, Dropped, Flow, carried
 from reconciler.sim.kinds import Kind, Object
 from reconciler.sim.past import Past
 from reconciler.sim.requests import Filter, Request, Target, target
@@ -47,10 +48,6 @@ class Audit:
     """A dry run: nothing was done."""
 
 
-class Dropped(Exception):
-    """The connection breaks: the client gets no answer, and does not know what was done."""
-
-
 @dataclass(frozen=True)
 class Trouble:
     """What befalls one request, in this order."""
@@ -59,7 +56,11 @@ class Trouble:
     """Seconds before anything is done."""
     failure: ApiFailure | None = None
     """Answered instead of doing it."""
+    in_stream: bool = False
+    """The failure of a watch is an ERROR event in a good stream, and not its HTTP status."""
     drop_before: bool = False
+    delay_after: float = 0.0
+    """Seconds between having done it and the answer."""
     drop_after: bool = False
 
 
@@ -75,7 +76,10 @@ class Knobs:
     """Whether the CRD has a schema; False: the cluster has one of an older release that let anything through."""
     rights: Rights = field(default_factory=Rights)
     past: Past = field(default_factory=Past)
+    page: int = 0
+    """Objects in a page of a list at most, however many are asked for; 0: as many as are asked for."""
     _more: list[Callable[[Request], Trouble | None]] = field(default_factory=list)
+    _flows: list[Callable[[Request], Flow | None]] = field(default_factory=list)
 
     @contextmanager
     def troubled(self, trouble: Callable[[Request], Trouble | None]) -> Iterator[None]:
@@ -85,6 +89,20 @@ class Knobs:
             yield
         finally:
             self._more.remove(trouble)
+
+    @contextmanager
+    def flowing(self, flow: Callable[[Request], Flow | None]) -> Iterator[None]:
+        """Inside the block `flow` says of each piece of a watch, open ones too, how it travels. The first counts."""
+        self._flows.append(flow)
+        try:
+            yield
+        finally:
+            self._flows.remove(flow)
+
+    def flow(self, request: Request) -> Flow:
+        """How the next piece of this watch travels."""
+        found = (flow(request) for flow in self._flows)
+        return next((flow for flow in found if flow is not None), STRAIGHT)
 
     def befalls(self, request: Request) -> Trouble:
         """What is to befall this request."""
@@ -127,6 +145,8 @@ class ApiServer:
         except ApiFailure as failure:
             response = failure.response()
         self._note(request, response.status)
+        if trouble.delay_after:
+            await asyncio.sleep(trouble.delay_after)
         if trouble.drop_after:
             raise Dropped(f"{request.method} {request.path}: dropped after it was done")
         return response
@@ -166,8 +186,12 @@ class ApiServer:
         try:
             if trouble.failure is not None:
                 raise trouble.failure
-            return self._begin(request)
+            served = self._begin(request)
+            return Served(served.status, carried(served.chunks, lambda: self.knobs.flow(request)))
         except ApiFailure as failure:
+            if trouble.in_stream:
+                self._note(request, 200)
+                return Served(200, _once(_line("ERROR", msgspec.json.encode(failure.body()))))
             self._note(request, failure.status)
             return Served(failure.status, _once(msgspec.json.encode(failure.body())))
 
@@ -209,6 +233,8 @@ class ApiServer:
             version, after = _resume(token)
         pairs = list(self.store.all(goal.kind)) if after is None else self.store.at(goal.kind, version)
         limit = int(request.query.get("limit", "0"))
+        if limit and self.knobs.page:
+            limit = min(limit, self.knobs.page)
         if _cached(request):  # the cache knows no pages
             version, limit = self.knobs.past.shown(self.store, request.user, goal.kind), 0
             pairs = self.knobs.past.collection(self.store, request.user, goal.kind)
