@@ -198,7 +198,7 @@ def facts_for(
         machine=node.status.node_info.machine_id,
         dirty=report.journal.get(name, "") if state is None else "",
         slot=held,
-        free=not at_work_elsewhere(node, name),
+        free=not at_work_elsewhere(node, name) and not world.pods_elsewhere(node.metadata.name, name),
         labels_true=labels_true(node, name, state, present(state)),
         done_label=label is not None and node.metadata.labels.get(label[0]) == label[1],
         tainted=ours and runtime is not None and _tainted(runtime, node),

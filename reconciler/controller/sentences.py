@@ -226,7 +226,7 @@ def _agent(scene: Scene) -> Said:
 
 
 def _other_runtime(scene: Scene) -> Said:
-    others = ", ".join(at_work_elsewhere(scene.node, scene.name)) or "another runtime"
+    others = ", ".join(at_work_elsewhere(scene.node, scene.name)) or "the pod of another runtime"
     return Said(f"that {others} is done on this node", f"{others} is at work", "then its own turn")
 
 

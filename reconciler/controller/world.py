@@ -145,11 +145,16 @@ class World:
 
     def phase_pods(self, node: str, runtime: str) -> Iterator[Pod]:
         """Phase pods of `runtime` on `node` that are not known to be gone."""
+        return (pod for pod in self._phase_pods(node) if pod.metadata.labels.get(names.RUNTIME_LABEL) == runtime)
+
+    def pods_elsewhere(self, node: str, runtime: str) -> bool:
+        """Whether a phase pod of another runtime is on `node`: a payload that has said that it is done may still run."""
+        return any(pod.metadata.labels.get(names.RUNTIME_LABEL) != runtime for pod in self._phase_pods(node))
+
+    def _phase_pods(self, node: str) -> Iterator[Pod]:
         for pod in self.pods.by_index(NODE_INDEX, node):
-            labels = pod.metadata.labels
-            if labels.get(names.COMPONENT_LABEL) != names.COMPONENT_PHASE or pod.metadata.uid in self.gone:
-                continue
-            if labels.get(names.RUNTIME_LABEL) == runtime:
+            phase = pod.metadata.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_PHASE
+            if phase and pod.metadata.uid not in self.gone:
                 yield pod
 
     def forget_row(self, runtime: str, node: str) -> None:

@@ -629,7 +629,8 @@ def _end_leftovers(facts: Facts, state: NodeState | None, now: datetime) -> Deci
 
 
 def _grace(facts: Facts, pod: PodFacts) -> int:
-    return facts.plans.get(pod.revision, Plan()).phases.get(pod.stage, PhasePlan()).grace
+    """At least 1 s for what may run: with 0 the object goes at once, and its container runs on beside the next one."""
+    return max(1, facts.plans.get(pod.revision, Plan()).phases.get(pod.stage, PhasePlan()).grace)
 
 
 def _pod_ending(facts: Facts, state: NodeState | None, pod: PodFacts, now: datetime) -> Wait:

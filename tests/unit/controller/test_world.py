@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.api import names
-from reconciler.api.meta import Condition, ControllerRevision, Node, NodeStatus, ObjectMeta
+from reconciler.api.meta import Condition, ControllerRevision, Node, NodeStatus, ObjectMeta, Pod, PodSpec
 from reconciler.controller import world as module
 from reconciler.controller.goals import facts_for
 from reconciler.controller.world import NODE_INDEX, World
@@ -90,3 +90,15 @@ def test_a_contested_configuration_is_a_fact_while_its_condition_is_true(status:
     contested = Condition(type=names.CONTESTED_CONDITION, status=status, message="put back twice")
     node = Node(metadata=ObjectMeta(name="node-1"), status=NodeStatus(conditions=(contested,)))
     assert facts_for(world(), node, "kata", None, NOON, in_use=None).contested == told
+
+
+def test_a_node_is_not_free_for_a_runtime_while_a_phase_pod_of_another_is_there() -> None:
+    """A payload that has said by its label that it is done sleeps on until its pod has been ended."""
+    it = world()
+    labels = {names.COMPONENT_LABEL: names.COMPONENT_PHASE, names.RUNTIME_LABEL: "kata"}
+    it.pods.put(Pod(metadata=ObjectMeta(name="p", namespace="ns", uid="p1", labels=labels), spec=PodSpec("node-1")))
+    node = Node(metadata=ObjectMeta(name="node-1"))
+    assert not facts_for(it, node, "wasm", None, NOON, in_use=None).free
+    assert facts_for(it, node, "kata", None, NOON, in_use=None).free
+    it.gone.add("p1")
+    assert facts_for(it, node, "wasm", None, NOON, in_use=None).free

@@ -135,6 +135,15 @@ def test_a_payload_that_sleeps_on_is_ended_before_the_agent_begins() -> None:
     assert decide(facts(state=configuring, pods=(sleeps,)), T0) == EndPod("p1", Stage.INSTALL, 7)
 
 
+def test_a_pod_that_may_run_is_never_deleted_with_no_grace_at_all() -> None:
+    """Its object would go at once, and nothing would tell that its container still runs beside the next one."""
+    hasty = Plan(phases={Stage.INSTALL: PhasePlan(grace=0)}, configures=True)
+    it = facts(
+        state=state(Stage.CONFIGURE, pod="p1"), pods=(pod(Stage.INSTALL, Outcome.RUNNING),), plans={"r1": hasty}
+    )
+    assert decide(it, T0) == EndPod("p1", Stage.INSTALL, 1)
+
+
 def test_entering_configure_again_asks_for_an_answer_of_its_own() -> None:
     old = answer(Stage.CONFIGURE, WorkResult.DONE, attempt=3)
     installed = pod(Stage.INSTALL, Outcome.SUCCEEDED)
