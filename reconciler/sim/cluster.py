@@ -33,6 +33,8 @@ from reconciler.sim.server import ApiServer, Knobs
 
 log = logging.getLogger(__name__)
 
+POD_GC_PERIOD = 20.0
+"""Seconds between two of its rounds: `gcCheckPeriod`."""
 POD_GC = 40.0
 """Seconds from the end of a Node until its pods are deleted: `quarantineTime` of `pkg/controller/podgc`."""
 RESTART_DELAY = 1.0
@@ -219,24 +221,30 @@ class Cluster:
         node.power_off()
 
     async def remove_node(self, name: str) -> None:
-        """The machine leaves for good, and its Node with it."""
+        """The machine leaves for good; its Node stays until somebody deletes it."""
         await self.power_off(name)
         del self.nodes[name], self._machines[name]
-        await self.delete_node(name)
 
     async def delete_node(self, name: str) -> None:
         """The Node object goes; its pods follow by pod garbage collection, unless a Node of that name is back."""
-        await self.admin.delete(NODES, name)
         self.spawn(self._collect_pods(name))
+        await self.admin.delete(NODES, name)
 
     async def _collect_pods(self, node: str) -> None:
         await asyncio.sleep(POD_GC)
-        if self.server.store.get(kinds.NODES, ("", node)) is not None:
-            return
-        pods, _ = await self.admin.list(PODS, field_selector=f"spec.nodeName={node}")
+        while self.server.store.get(kinds.NODES, ("", node)) is None:
+            try:
+                await self._delete_pods(node)
+                return
+            except (ApiError, TransportError) as error:
+                log.debug("pods of a lost node are collected again", extra={"node": node, "error": str(error)})
+                await asyncio.sleep(POD_GC_PERIOD)
+
+    async def _delete_pods(self, node: str) -> None:
+        pods, _ = await self._manager.list(PODS, field_selector=f"spec.nodeName={node}")
         for pod in pods:
             meta = pod.metadata
-            await self.admin.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+            await self._manager.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
 
     async def _lifecycle(self) -> None:
         """The node lifecycle controller: a Node that has not been heard of for long is not known to be Ready."""

@@ -245,7 +245,10 @@ class SimNode:
             await self._api(lambda: self.client.create(NODES, {"metadata": meta}))
         except AlreadyExists:
             log.debug("node is known", extra={"node": self.name})
-        info = {
+        await self._patch_status({"nodeInfo": self._info(), "conditions": [self._ready("True", "KubeletReady")]})
+
+    def _info(self) -> dict[str, str]:
+        return {
             "machineID": self.machine_id,
             "bootID": self.boot_id,
             "containerRuntimeVersion": f"containerd://{self.daemon.version}",
@@ -253,11 +256,10 @@ class SimNode:
             "operatingSystem": "linux",
             "architecture": "amd64",
         }
-        await self._patch_status({"nodeInfo": info, "conditions": [self._ready("True", "KubeletReady")]})
 
     async def _status(self) -> None:
         """NotReady after CRI has been away for long; Ready again as soon as it serves."""
-        ready, since = True, self._now()
+        ready, since, version = True, self._now(), self.daemon.version
         self.heard = self._now()
         while True:
             await asyncio.sleep(STATUS_PERIOD)
@@ -265,6 +267,9 @@ class SimNode:
                 self.heard = self._now()
             if self.daemon.serving:
                 since = self._now()
+            if self.daemon.serving and self.daemon.version != version:
+                version = self.daemon.version
+                await self._patch_status({"nodeInfo": self._info()})
             now_ready = self._now() - since < NOT_READY_AFTER
             if now_ready != ready or (self.doubted and not self.kubelet_link.cut):
                 ready, self.doubted = now_ready, False

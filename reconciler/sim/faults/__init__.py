@@ -1,6 +1,6 @@
 """What goes wrong in a run: each fault by its name, one occurrence at a time."""
 
-from reconciler.sim.faults import daemons, processes, requests, watches
+from reconciler.sim.faults import daemons, machines, processes, requests, watches
 from reconciler.sim.faults.registry import FAULTS, Fault, Injector, UnknownFault, World, parse
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "UnknownFault",
     "World",
     "daemons",
+    "machines",
     "parse",
     "processes",
     "requests",

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.sim import kinds
-from reconciler.sim.cluster import Cluster
+from reconciler.sim.cluster import Cluster, Foreign
 from reconciler.sim.kinds import Object
+from reconciler.sim.loops import RUNTIME
 from reconciler.sim.node import SimNode
 
 
@@ -32,6 +33,20 @@ class World:
     """Called with a line for the timeline when something was done: what, and to whom."""
     bodies: Callable[[str, random.Random], Object] | None = None
     """A spec for the NodeRuntime of a name, some other one at each call: what an admin may apply. None: nobody does."""
+
+    names: tuple[str, ...] = (RUNTIME,)
+    """NodeRuntimes that an admin may create."""
+
+    @property
+    def foreign(self) -> list[Foreign]:
+        """What stands at the moment and must survive us."""
+        return self.cluster.foreign
+
+    def some_living(self, rng: random.Random, fits: Callable[[SimNode], bool] = lambda node: True) -> SimNode | None:
+        """One of the nodes that have power and fit."""
+        nodes = (self.cluster.nodes[name] for name in sorted(self.cluster.nodes))
+        found = [node for node in nodes if self.cluster.is_on(node.name) and fits(node)]
+        return rng.choice(found) if found else None
 
     def some_node(self, rng: random.Random) -> SimNode:
         return self.cluster.nodes[rng.choice(sorted(self.cluster.nodes))]

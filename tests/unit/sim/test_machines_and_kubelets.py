@@ -195,6 +195,7 @@ def test_machines_may_leave_for_good(tmp_path: Path) -> None:
         await cluster.nodes["node-2"].up()
         await cluster.remove_node("node-2")
         assert [*cluster.nodes] == ["node-1"]
+        await cluster.delete_node("node-2")
         assert cluster.server.store.get(kinds.NODES, ("", "node-2")) is None
         await asyncio.sleep(100)
 
