@@ -90,18 +90,18 @@ class Replica:
         self.controller: Controller | None = None
         self.kills = 0
         self._cluster = cluster
-        self._link = cluster.connect(f"controller:{identity}")
+        self.link = cluster.connect(f"controller:{identity}")
         self._task: asyncio.Task[None] | None = None
         self._life = 0
 
     async def run(self) -> None:
         while True:
             self._life += 1
-            self._link.cut = False
+            self.link.cut = False
             options = self._cluster.options
             registry = options.registry(self.identity)
             self.controller = options.controller(
-                Client(self._link, rng=self._cluster.rng, metrics=RequestMetrics(registry)),
+                Client(self.link, rng=self._cluster.rng, metrics=RequestMetrics(registry)),
                 clock=options.clock,
                 rng=self._cluster.rng,
                 namespace=options.namespace,
@@ -122,25 +122,25 @@ class Replica:
 
         It loses the Lease, and what it has sent arrives late.
         """
-        self._link.stall_at = chosen
+        self.link.stall_at = chosen
 
     @property
     def stalled(self) -> bool:
-        return self._link.stalled
+        return self.link.stalled
 
     def kill_watches(self) -> None:
         """Its watches die without a word; what it asks is answered all the while."""
-        self._link.kill_watches()
+        self.link.kill_watches()
 
     def resume(self) -> None:
         """What was held up arrives now."""
-        self._link.resume()
+        self.link.resume()
 
     def kill(self) -> None:
         """SIGKILL: it cannot give its Lease back."""
         if self._task is not None:
             self.kills += 1
-            self._link.cut = True
+            self.link.cut = True
             self._task.cancel()
 
     @property

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -59,6 +59,8 @@ class Trouble:
     in_stream: bool = False
     """The failure of a watch is an ERROR event in a good stream, and not its HTTP status."""
     drop_before: bool = False
+    page: int = 0
+    """Objects in a page of a list at most, where pages are asked for; 0: as many as are asked for."""
     delay_after: float = 0.0
     """Seconds between having done it and the answer."""
     drop_after: bool = False
@@ -76,8 +78,6 @@ class Knobs:
     """Whether the CRD has a schema; False: the cluster has one of an older release that let anything through."""
     rights: Rights = field(default_factory=Rights)
     past: Past = field(default_factory=Past)
-    page: int = 0
-    """Objects in a page of a list at most, however many are asked for; 0: as many as are asked for."""
     _more: list[Callable[[Request], Trouble | None]] = field(default_factory=list)
     _flows: list[Callable[[Request], Flow | None]] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ class ApiServer:
         try:
             if trouble.failure is not None:
                 raise trouble.failure
-            response = self.answer(request)
+            response = self.answer(_smaller(request, trouble.page) if trouble.page else request)
         except ApiFailure as failure:
             response = failure.response()
         self._note(request, response.status)
@@ -233,8 +233,6 @@ class ApiServer:
             version, after = _resume(token)
         pairs = list(self.store.all(goal.kind)) if after is None else self.store.at(goal.kind, version)
         limit = int(request.query.get("limit", "0"))
-        if limit and self.knobs.page:
-            limit = min(limit, self.knobs.page)
         if _cached(request):  # the cache knows no pages
             version, limit = self.knobs.past.shown(self.store, request.user, goal.kind), 0
             pairs = self.knobs.past.collection(self.store, request.user, goal.kind)
@@ -310,6 +308,11 @@ class ApiServer:
 def _cached(request: Request) -> bool:
     """A read that the watch cache may answer as it is."""
     return request.query.get("resourceVersion") == "0" and "continue" not in request.query
+
+
+def _smaller(request: Request, page: int) -> Request:
+    asked = int(request.query.get("limit", "0"))
+    return replace(request, query={**request.query, "limit": str(min(asked, page))})
 
 
 def _key(goal: Target) -> Key:

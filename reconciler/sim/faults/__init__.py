@@ -1,6 +1,6 @@
 """What goes wrong in a run: each fault by its name, one occurrence at a time."""
 
-from reconciler.sim.faults import daemons, machines, processes, requests, watches
+from reconciler.sim.faults import daemons, leases, machines, networks, processes, requests, watches
 from reconciler.sim.faults.registry import FAULTS, Fault, Injector, UnknownFault, World, parse
 
 __all__ = [
@@ -10,7 +10,9 @@ __all__ = [
     "UnknownFault",
     "World",
     "daemons",
+    "leases",
     "machines",
+    "networks",
     "parse",
     "processes",
     "requests",

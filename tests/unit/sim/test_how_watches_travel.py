@@ -185,8 +185,8 @@ def test_a_list_comes_in_smaller_pages_than_were_asked_for() -> None:
     async def main(b: Bench) -> None:
         for name in "abc":
             await b.node(name)
-        b.server.knobs.page = 2
-        listed, _ = await b.admin.list(NODES)
+        with b.server.knobs.troubled(lambda request: Trouble(page=2)):
+            listed, _ = await b.admin.list(NODES)
         assert [node.metadata.name for node in listed] == ["a", "b", "c"]
         assert [a.method for a in b.server.audit] == ["POST", "POST", "POST", "GET", "GET"]
 
