@@ -196,7 +196,7 @@ def facts_for(
         agent_reason=missing,
         set_aside=set_aside(node) if state is None else "",
         machine=node.status.node_info.machine_id,
-        dirty=report.journal.get(name, "") if state is None else "",
+        dirty=report.journal.get(name, ""),
         slot=held,
         free=not at_work_elsewhere(node, name) and not world.pods_elsewhere(node.metadata.name, name),
         labels_true=labels_true(node, name, state, present(state)),

@@ -154,8 +154,8 @@ def _taken(facts: Facts) -> Wait | None:
 
 def _undo_journal(facts: Facts, now: datetime) -> Decision:
     """The machine came back with a configuration of ours that no state on the Node tells of."""
-    if (blocked := _blocked(facts, now)) is not None:
-        return blocked
+    if (waits := _start(facts, now)) is not None:
+        return waits
     found = NodeState(uid=facts.dirty, stage=Stage.ABSENT, since=now, machine=facts.machine)
     return _enter(facts, found, Stage.UNCONFIGURE, now, "LeftoverFound", "the host's journal holds this runtime")
 
@@ -483,25 +483,24 @@ def _begin_removal(facts: Facts, state: NodeState, now: datetime, problem: Probl
     plan = _plan(facts, by)
     if state.stage is not Stage.READY and (used := _in_use(facts, state, now)) is not None:
         return used
-    wrote = _wrote(state)
     error = problem or (Problem("Force", "uninstalled although pods use it") if facts.force and facts.in_use else None)
     out = msgspec.structs.replace(
         state, target=by, attempt=1, pod=_pod_uid(facts, state), draining=False, error=error or state.error
     )
-    if wrote and plan.configures:
+    if facts.dirty or (_wrote(facts, state) and plan.configures):
         return _enter(facts, out, Stage.UNCONFIGURE, now, "RemovalStarted", clear_retry=facts.retry)
     return _next_removal(facts, out, Stage.UNCONFIGURE, now)
 
 
-def _wrote(state: NodeState) -> bool:
-    """Whether the agent may have written something for this runtime."""
-    return state.installed != "" or state.stage in (Stage.CONFIGURE, Stage.VERIFY)
+def _wrote(facts: Facts, state: NodeState) -> bool:
+    """Whether the agent may have written something for this runtime; the host's journal knows of earlier tries, too."""
+    return facts.dirty != "" or state.installed != "" or state.stage in (Stage.CONFIGURE, Stage.VERIFY)
 
 
 def _in_use(facts: Facts, state: NodeState, now: datetime) -> Decision | None:
     """What keeps a removal waiting for the pods that use our handlers; asked before a slot is."""
     plan = _plan(facts, state.installed or state.target)
-    if not plan.handlers or not _wrote(state) or facts.force:
+    if not plan.handlers or not _wrote(facts, state) or facts.force:
         return None
     if facts.in_use is None:
         return AskUse()

@@ -138,9 +138,7 @@ def test_a_payload_that_sleeps_on_is_ended_before_the_agent_begins() -> None:
 def test_a_pod_that_may_run_is_never_deleted_with_no_grace_at_all() -> None:
     """Its object would go at once, and nothing would tell that its container still runs beside the next one."""
     hasty = Plan(phases={Stage.INSTALL: PhasePlan(grace=0)}, configures=True)
-    it = facts(
-        state=state(Stage.CONFIGURE, pod="p1"), pods=(pod(Stage.INSTALL, Outcome.RUNNING),), plans={"r1": hasty}
-    )
+    it = facts(state=state(Stage.CONFIGURE, pod="p1"), pods=(pod(Stage.INSTALL, Outcome.RUNNING),), plans={"r1": hasty})
     assert decide(it, T0) == EndPod("p1", Stage.INSTALL, 1)
 
 
@@ -300,6 +298,20 @@ def test_a_deletion_while_configured_goes_by_way_of_unconfigure(stage: Stage) ->
     assert new.stage is Stage.UNCONFIGURE
 
 
+def test_what_an_earlier_try_wrote_goes_before_the_binaries() -> None:
+    """A revision was configured and never ready; another one is on its way in, and then the goal is to have none."""
+    turned = state(Stage.INSTALL, target="r2")
+    new = moved(decide(facts(goal=Goal("u1"), state=turned, dirty="u1", in_use=()), T0))
+    assert (new.stage, new.target) == (Stage.UNCONFIGURE, "r2")
+
+
+def test_what_an_earlier_try_wrote_goes_also_when_this_revision_writes_nothing() -> None:
+    plans = {"r2": Plan(phases=FULL.phases)}
+    turned = state(Stage.INSTALL, target="r2")
+    new = moved(decide(facts(goal=Goal("u1"), state=turned, plans=plans, dirty="u1"), T0))
+    assert new.stage is Stage.UNCONFIGURE
+
+
 def test_a_failed_uninstall_is_tried_for_ever() -> None:
     failed = pod(Stage.UNINSTALL, Outcome.FAILED, attempt=50, reason="PayloadFailed")
     new = moved(decide(facts(goal=Goal("u1"), state=state(Stage.UNINSTALL, attempt=50), pods=(failed,)), T0))
@@ -353,6 +365,12 @@ def test_a_state_of_another_noderuntime_is_taken_through_uninstall() -> None:
 def test_a_journal_that_no_state_tells_of_is_undone() -> None:
     new = moved(decide(facts(goal=Goal(""), dirty="u0"), T0))
     assert (new.stage, new.uid) == (Stage.UNCONFIGURE, "u0")
+
+
+def test_the_undo_of_a_journal_takes_a_slot_of_the_noderuntime_that_is_there_now() -> None:
+    decision = decide(facts(goal=Goal("u1", "r1"), dirty="u0", slot=False), T0)
+    assert isinstance(decision, Wait)
+    assert (decision.reason, decision.wants_slot) == ("WaitingForSlot", True)
 
 
 def test_a_label_changed_by_hand_is_put_right() -> None:
