@@ -69,6 +69,11 @@ class Kills:
         """A pod has changed."""
         self._nudge.set()
 
+    def to_come(self, uid: str) -> bool:
+        """Whether the API has a pod that is not known to be over: without a container yet, it may still get one."""
+        known = (pod for pod in self._pods.list() if pod.metadata.uid == uid)
+        return uid not in self.ended and any(not _finished(pod) for pod in known)
+
     def _barrier_changed(self, state: State) -> None:
         if state is not State.OPEN:
             self._outage_seen = True

@@ -42,8 +42,16 @@ class Agent:
         self._pods: Informer[Pod] = _informer(deps, PODS, f"spec.nodeName={deps.node}")
         self._probe = Probe(deps, self.barrier, self._host_changed)
         self._recorder = Recorder(deps.client, "agent", deps.clock, instance=deps.node)
-        self._worker = Worker(deps, self.barrier, self._probe, self._told, over=self._over, recorder=self._recorder)
         self.kills = Kills(deps, self.barrier, self._pods.store, self._told)
+        self._worker = Worker(
+            deps,
+            self.barrier,
+            self._probe,
+            self._told,
+            over=self._over,
+            to_come=self.kills.to_come,
+            recorder=self._recorder,
+        )
         self._reviver = Reviver(deps, self._probe, self._recorder)
         self._guard = Guard(
             deps,

@@ -53,11 +53,14 @@ class Worker:
         changed: Callable[[], None],
         *,
         over: Callable[[str], bool],
+        to_come: Callable[[str], bool],
         recorder: Recorder,
     ) -> None:
-        """`over(uid)`: nothing of that pod can run any more, known without asking CRI."""
+        """`over(uid)`: nothing of that pod can run any more, known without asking CRI. `to_come(uid)`: a pod of which
+        CRI shows nothing may still begin."""
         self._deps = deps
         self._over = over
+        self._to_come = to_come
         self._gate = Gate(deps, stopping=lambda: self.stopping)
         self._recorder = recorder
         self._barrier = barrier
@@ -226,8 +229,11 @@ class Worker:
             return
         containers = await self._deps.cri.containers(timeout=CALL)
         sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
-        if any(c.pod_uid == uid and c.state in (ContainerState.RUNNING, ContainerState.CREATED) for c in containers):
+        own = [c.state for c in containers if c.pod_uid == uid]
+        if ContainerState.RUNNING in own or ContainerState.CREATED in own:
             raise Wait("PodStillRunning", f"a container of pod {uid} still runs")
+        if not own and self._to_come(uid):
+            raise Wait("PodStillRunning", f"pod {uid} has no container yet and may get one")
         for sandbox in sandboxes:
             if sandbox.pod_uid == uid and sandbox.ready:
                 await self._deps.cri.stop_sandbox(sandbox.id, timeout=30)

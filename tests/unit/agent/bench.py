@@ -338,8 +338,12 @@ class Bench:
         self.barrier = RetryBarrier(rng=self.deps.rng, metrics=self.metrics)
         self.probe = Probe(self.deps, self.barrier, self.wake)
 
-    def worker(self, over: Callable[[str], bool] = lambda uid: False) -> Worker:
-        return Worker(self.deps, self.barrier, self.probe, self.wake, over=over, recorder=self.recorder)
+    def worker(
+        self, over: Callable[[str], bool] = lambda uid: False, to_come: Callable[[str], bool] = lambda uid: False
+    ) -> Worker:
+        return Worker(
+            self.deps, self.barrier, self.probe, self.wake, over=over, to_come=to_come, recorder=self.recorder
+        )
 
     def wake(self) -> None:
         self.woken += 1

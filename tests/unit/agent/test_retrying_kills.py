@@ -168,6 +168,17 @@ def test_the_sandbox_of_a_finished_phase_pod_is_stopped_and_the_pod_is_over(benc
     play(bench, [pod("p", phase="uninstall", exit_code=0)], main)
 
 
+def test_a_pod_is_to_come_until_it_has_ended_or_is_over_or_gone(bench: Bench) -> None:
+    pending, ended = pod("pending", phase="install"), pod("ended", phase="install", exit_code=0)
+    store: Store[Pod] = Store()
+    for one in (pending, ended):
+        store.put(one)
+    kills = Kills(bench.deps, bench.barrier, store, bench.wake)
+    assert [kills.to_come(uid) for uid in ("pending", "ended", "gone")] == [True, False, False]
+    kills.ended.add("pending")
+    assert not kills.to_come("pending")
+
+
 def test_a_good_install_is_left_to_be_sealed_by_configure(bench: Bench) -> None:
     bench.cri.run("p", alive=False)
 

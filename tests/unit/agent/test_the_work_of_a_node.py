@@ -39,6 +39,7 @@ def play(
     *,
     data: RevisionData | None = KATA,
     over: Callable[[str], bool] = lambda uid: False,
+    to_come: Callable[[str], bool] = lambda uid: False,
 ) -> None:
     if data is not None:
         bench.api.revisions["kata-r1"] = ControllerRevision(data=msgspec.Raw(msgspec.json.encode(data)))
@@ -49,7 +50,7 @@ def play(
     async def body() -> None:
         bench.barrier.open()
         bench.host.during = bench.host.during or serve
-        worker = bench.worker(over)
+        worker = bench.worker(over, to_come)
         worker.see(bench.api.ask("kata", asked))
         task = asyncio.create_task(worker.run())
         await asyncio.sleep(0.5)
@@ -123,6 +124,24 @@ def test_nothing_is_written_while_the_payload_still_runs(bench: Bench) -> None:
         assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
 
     play(bench, state(pod="p"), main)
+
+
+@pytest.mark.parametrize("stage", [Stage.CONFIGURE, Stage.UNCONFIGURE])
+def test_a_pod_that_has_not_begun_is_waited_for(bench: Bench, stage: Stage) -> None:
+    """The goal changed while its image was pulled: CRI shows nothing of it, and kubelet may start it at any moment."""
+    waiting = {"p"}
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(4)
+        assert bench.host.changes == []
+        message = "pod p has no container yet and may get one"
+        assert worker.answers == {"kata": answer(stage, WorkResult.WAITING, "PodStillRunning", message)}
+        waiting.clear()
+        worker.nudge()
+        await asyncio.sleep(1)
+        assert worker.answers == {"kata": answer(stage, WorkResult.DONE)}
+
+    play(bench, state(stage, pod="p"), main, to_come=lambda uid: uid in waiting)
 
 
 def test_configure_waits_while_cri_cannot_be_asked(bench: Bench) -> None:
