@@ -72,8 +72,8 @@ class Proven:
         wanted = ProvenSet(version=self._version, files={self._host.real(effective.main): ABSENT} | digests)
         if wanted == self.load():
             return
-        self._trace("proven set")
         try:
+            self._trace("proven set")
             for data in loaded.values():
                 write_state(self._folder / BYTES / digest(data), data)
             write_state(self._folder / MANIFEST, msgspec.json.encode(wanted, order="sorted"))

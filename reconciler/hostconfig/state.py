@@ -111,8 +111,8 @@ class State:
 
     def save(self, journal: Journal) -> None:
         """An empty journal is no file: nothing of ours is left behind. Raises Refused(NotWritable)."""
-        self._trace("journal")
         try:
+            self._trace("journal gone" if journal == Journal() else "journal")
             if journal == Journal():
                 (self.folder / JOURNAL).unlink(missing_ok=True)
                 if self.folder.is_dir():
@@ -124,8 +124,8 @@ class State:
 
     def keep(self, plans: tuple[FilePlan, ...]) -> None:
         """Lay down the bytes of a change before it begins. Raises Refused(NotWritable)."""
-        self._trace("keep")
         try:
+            self._trace("keep")
             for plan in plans:
                 for data in (plan.before, plan.after):
                     if data is not None:

@@ -15,7 +15,7 @@ from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, Refused
 
 Trace = Callable[[str], None]
-"""Called before each step that changes something; tests end the process there."""
+"""Called before each step that changes something; tests end the process there, or let the disk fail (OSError)."""
 
 ABSENT = "absent"
 MODE = 0o644
@@ -104,6 +104,7 @@ def replace(
         else:
             make_directories(local.parent)
             _rename_into(local, path, expected, data, temporary_in, trace, mode)
+        trace(f"sync {path}")
         sync_directory(local.parent)
     except OSError as error:
         raise Refused(Code.NOT_WRITABLE, f"{path}: {error.strerror}") from error

@@ -1,6 +1,16 @@
 """What goes wrong in a run: each fault by its name, one occurrence at a time."""
 
-from reconciler.sim.faults import daemons, leases, machines, networks, processes, requests, watches
+from reconciler.sim.faults import (
+    configs,
+    daemons,
+    disks,
+    leases,
+    machines,
+    networks,
+    processes,
+    requests,
+    watches,
+)
 from reconciler.sim.faults.registry import FAULTS, Fault, Injector, UnknownFault, World, parse
 
 __all__ = [
@@ -9,7 +19,9 @@ __all__ = [
     "Injector",
     "UnknownFault",
     "World",
+    "configs",
     "daemons",
+    "disks",
     "leases",
     "machines",
     "networks",

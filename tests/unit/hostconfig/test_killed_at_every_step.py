@@ -23,7 +23,7 @@ async def kill(bench: Bench, step: int, operation: str) -> None:
         await work
 
 
-@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("step", range(13))
 async def test_apply_killed_anywhere_then_applied_again(bench: Bench, step: int) -> None:
     await kill(bench, step, "apply")
     outcome = await bench.engine().apply("kata", "uid-1", KATA)
@@ -35,7 +35,7 @@ async def test_apply_killed_anywhere_then_applied_again(bench: Bench, step: int)
     assert bench.machine.armed is None
 
 
-@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("step", range(13))
 async def test_apply_killed_anywhere_then_only_recovered(bench: Bench, step: int) -> None:
     await kill(bench, step, "apply")
     await bench.engine().recover()
@@ -47,7 +47,7 @@ async def test_apply_killed_anywhere_then_only_recovered(bench: Bench, step: int
     assert await bench.engine().recover() == []
 
 
-@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("step", range(13))
 async def test_remove_killed_anywhere_then_removed_again(bench: Bench, step: int) -> None:
     await bench.engine().apply("kata", "uid-1", KATA)
     bench.machine.starts = 0
@@ -61,7 +61,7 @@ async def test_remove_killed_anywhere_then_removed_again(bench: Bench, step: int
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("step", range(13))
 async def test_remove_killed_anywhere_then_only_recovered_leaves_no_bytes(bench: Bench, step: int) -> None:
     await bench.engine().apply("kata", "uid-1", KATA)
     await kill(bench, step, "remove")
@@ -84,8 +84,8 @@ async def test_a_bad_apply_killed_anywhere_is_undone_with_two_restarts(bench: Be
         assert bench.leftovers() == [], step
 
 
-async def test_twelve_steps_are_all_of_them(bench: Bench) -> None:
-    assert await steps_of_apply(bench) == 12
+async def test_thirteen_steps_are_all_of_them(bench: Bench) -> None:
+    assert await steps_of_apply(bench) == 13
 
 
 async def test_a_new_file_that_the_host_took_away_by_itself_leaves_nothing(bench: Bench) -> None:
