@@ -148,7 +148,7 @@ class World:
         return (pod for pod in self._phase_pods(node) if pod.metadata.labels.get(names.RUNTIME_LABEL) == runtime)
 
     def pods_elsewhere(self, node: str, runtime: str) -> bool:
-        """Whether a phase pod of another runtime is on `node`: a payload that has said that it is done may still run."""
+        """Whether a phase pod of another runtime is on `node`: a payload that has said it is done may still run."""
         return any(pod.metadata.labels.get(names.RUNTIME_LABEL) != runtime for pod in self._phase_pods(node))
 
     def _phase_pods(self, node: str) -> Iterator[Pod]:

@@ -1,0 +1,1 @@
+"""Thousands of faulty rollouts under a virtual clock: `python -m tests.soak --seeds 1000`."""

@@ -1,0 +1,31 @@
+"""Plays the plans of many seeds in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+
+from tests.soak import plans
+from tests.soak.playing import Outcome, play
+
+AHEAD = 2
+"""Plans that are handed to the processes beyond those that they play."""
+
+
+def outcomes(seeds: range, faults: tuple[str, ...], jobs: int) -> Iterator[Outcome]:
+    """As they come."""
+    waiting = iter(seeds)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
+        under_way: set[Future[Outcome]] = set()
+        while True:
+            while len(under_way) < jobs + AHEAD and (seed := next(waiting, None)) is not None:
+                under_way.add(pool.submit(_played, seed, faults))
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+
+
+def _played(seed: int, faults: tuple[str, ...]) -> Outcome:
+    return play(plans.draw(seed, faults=faults))
