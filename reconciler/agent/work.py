@@ -184,10 +184,14 @@ class Worker:
     async def _configure(self, runtime: str, state: NodeState) -> WorkReport:
         data = await self._revision(runtime, state)
         await self._nothing_runs(state.pod)
-        if any(h.written_by is WrittenBy.AGENT for h in data.handlers) or data.snapshotters:
+        writes = any(h.written_by is WrittenBy.AGENT for h in data.handlers) or bool(data.snapshotters)
+        if writes or runtime in await asyncio.to_thread(self._deps.host.journal):
             await self._gate.unstopped()
             fence = self._gate.fence(runtime, state, frozenset())
-            outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
+            if writes:
+                outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
+            else:  # what an older revision wrote
+                outcome = await self._deps.host.remove(runtime, fence=fence)
             self._done("configure", outcome)
             if not outcome.good:
                 return _refused(state, outcome)

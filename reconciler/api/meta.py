@@ -7,6 +7,7 @@ is what keeps the watch path cheap (design section 10).
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -153,6 +154,7 @@ class Pod(_Object, frozen=True):
 class RuntimeClass(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     handler: str = ""
+    overhead: dict[str, Any] | None = None
 
 
 class ControllerRevision(_Object, frozen=True):

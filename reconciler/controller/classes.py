@@ -1,14 +1,18 @@
-"""RuntimeClasses that are made for handlers: bound to the nodes that have them, never taken from others."""
+"""RuntimeClasses that are made for handlers: bound to the nodes that have them, never taken from others.
+
+One that is to change is deleted and made again: its handler is immutable, and so no right to change any is needed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from reconciler.api import names
+from reconciler.api import names, quantity
 from reconciler.api.meta import RuntimeClass
 from reconciler.api.noderuntime import Handler, NodeRuntime
 from reconciler.kube.client import Client
-from reconciler.kube.errors import AlreadyExists, NotFound
+from reconciler.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reconciler.kube.resources import RUNTIMECLASSES
 
 
@@ -20,6 +24,13 @@ class ForeignClass(Exception):
             f"RuntimeClass {name} exists and is not ours; remove it, or name another one in handlers[].runtimeClass"
         )
         self.name = name
+
+
+class RefusedClass(Exception):
+    """The API server would not take a RuntimeClass as it was asked for."""
+
+    def __init__(self, place: int, why: str) -> None:
+        super().__init__(f"spec.handlers[{place}].runtimeClass: {why}")
 
 
 def body_of(runtime: NodeRuntime, handler: Handler) -> dict[str, Any]:
@@ -52,22 +63,49 @@ def owned(existing: RuntimeClass, runtime: NodeRuntime) -> bool:
 
 
 async def ensure(client: Client, known: list[RuntimeClass], runtime: NodeRuntime) -> list[RuntimeClass]:
-    """Make what is missing; returns what was made. Raises ForeignClass, ApiError, TransportError.
+    """Make what is missing or other than it should be; returns what was made.
 
-    A handler is immutable: a class of ours with another handler is deleted and made again.
+    Raises ForeignClass, RefusedClass, ApiError, TransportError.
     """
     made = []
     existing = {c.metadata.name: c for c in known}
-    for handler in runtime.spec.handlers:
+    for place, handler in enumerate(runtime.spec.handlers):
         if handler.runtime_class is None:
             continue
         there = existing.get(handler.runtime_class.name)
-        if there is not None and owned(there, runtime):
-            if there.handler == handler.name:
-                continue
-            await client.delete(RUNTIMECLASSES, there.metadata.name, uid=there.metadata.uid)
-        made.append(await _make(client, runtime, handler, handler.runtime_class.name))
+        replaced = there is not None and owned(there, runtime)
+        if there is not None and replaced and _as_asked(there, handler):
+            continue
+        try:
+            if there is not None and replaced:
+                await _rehearse(client, runtime, handler)
+                await client.delete(RUNTIMECLASSES, there.metadata.name, uid=there.metadata.uid)
+            made.append(await _make(client, runtime, handler, handler.runtime_class.name))
+        except Forbidden:
+            raise
+        except ApiError as error:
+            if error.status not in (400, 422):
+                raise
+            raise RefusedClass(place, error.message) from error
     return made
+
+
+def _as_asked(there: RuntimeClass, handler: Handler) -> bool:
+    wanted = None if handler.runtime_class is None else handler.runtime_class.overhead
+    return there.handler == handler.name and quantity.same(_fixed(there.overhead), _fixed(wanted))
+
+
+def _fixed(overhead: dict[str, Any] | None) -> dict[str, Any]:
+    found: dict[str, Any] = (overhead or {}).get("podFixed") or {}
+    return found
+
+
+async def _rehearse(client: Client, runtime: NodeRuntime, handler: Handler) -> None:
+    """What takes the place of another must be one that the API server takes: it judges that before the name."""
+    try:
+        await client.create(RUNTIMECLASSES, body_of(runtime, handler), rehearse=True)
+    except AlreadyExists:
+        return
 
 
 async def _make(client: Client, runtime: NodeRuntime, handler: Handler, name: str) -> RuntimeClass:
@@ -80,10 +118,12 @@ async def _make(client: Client, runtime: NodeRuntime, handler: Handler, name: st
         return live
 
 
-async def remove(client: Client, known: list[RuntimeClass], runtime: NodeRuntime) -> None:
-    """Delete those that are ours, by UID. Raises ApiError, TransportError."""
+async def remove(
+    client: Client, known: list[RuntimeClass], runtime: NodeRuntime, *, keep: Collection[str] = ()
+) -> None:
+    """Delete those that are ours, by UID, but for the names in `keep`. Raises ApiError, TransportError."""
     for existing in known:
-        if owned(existing, runtime):
+        if owned(existing, runtime) and existing.metadata.name not in keep:
             try:
                 await client.delete(RUNTIMECLASSES, existing.metadata.name, uid=existing.metadata.uid)
             except NotFound:

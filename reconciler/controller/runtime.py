@@ -107,6 +107,7 @@ class RuntimeReconciler:
             again = RECHECK * (0.75 + self._rng.random() / 2)
             return After(min(again, result.seconds) if isinstance(result, After) else again)
         await self._drop_revisions(runtime, revision)
+        await self._drop_classes(runtime)
         return result
 
     async def tell(self, name: str, problem: Problem) -> None:
@@ -167,6 +168,14 @@ class RuntimeReconciler:
             if kept.metadata.annotations.get(names.REVISION_ANNOTATION) not in carried:
                 await self._delete_revision(kept)
 
+    async def _drop_classes(self, runtime: NodeRuntime) -> None:
+        """A RuntimeClass that neither the spec nor the revision of a node asks for is let go."""
+        name = runtime.metadata.name
+        carried = (self._world.revision(name, revision) for revision in self._carried(name) - {""})
+        asked = (*runtime.spec.handlers, *(h for data in carried if data is not None for h in data.handlers))
+        keep = {h.runtime_class.name for h in asked if h.runtime_class is not None}
+        await classes.remove(self._client, self._world.classes.list(), runtime, keep=keep)
+
     async def _delete_revision(self, kept: ControllerRevision) -> None:
         try:
             await self._client.delete(
@@ -201,6 +210,8 @@ class RuntimeReconciler:
                 self._world.classes.apply_write(made)
         except classes.ForeignClass as error:
             return Problem("RuntimeClassConflict", str(error))
+        except classes.RefusedClass as error:
+            return Problem("InvalidRuntimeClass", str(error))
         return None
 
     def _settle(self, runtime: NodeRuntime, problem: Problem | None) -> None:

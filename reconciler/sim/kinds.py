@@ -5,11 +5,12 @@ Rules are those of Kubernetes 1.34's strategies (`pkg/registry/*/strategy.go`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api import crd, names
+from reconciler.api import crd, names, quantity
 from reconciler.sim.failures import bad_request, invalid
 
 Object = dict[str, Any]
@@ -68,6 +69,28 @@ def _valid_pod(obj: Object) -> None:
                 raise invalid(f'Pod "{name}" is invalid: {path}.volumeMounts[{number}].name: {why}')
 
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""RFC 1123, as `k8s.io/apimachinery/pkg/util/validation`."""
+
+
+def _valid_runtime_class(obj: Object) -> None:
+    """`pkg/apis/node/validation`; quantities are the decoder's."""
+    name, handler = obj["metadata"]["name"], obj.get("handler") or ""
+    for resource, amount in ((obj.get("overhead") or {}).get("podFixed") or {}).items():
+        try:
+            quantity.value(amount)
+        except ValueError:
+            why = f"overhead.podFixed.{resource}: quantities must match the regular expression"
+            raise bad_request(f'RuntimeClass in version "v1" cannot be handled as a RuntimeClass: {why}') from None
+    if _SUBDOMAIN.fullmatch(name) is None:
+        why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+        raise invalid(f'RuntimeClass.node.k8s.io "{name}" is invalid: metadata.name: Invalid value: "{name}": {why}')
+    if _LABEL.fullmatch(handler) is None:
+        why = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
+        raise invalid(f'RuntimeClass.node.k8s.io "{name}" is invalid: handler: Invalid value: "{handler}": {why}')
+
+
 def _valid_config_map(obj: Object) -> None:
     """The decoder's rule: `data` is a map of strings."""
     for key, value in (obj.get("data") or {}).items():
@@ -99,7 +122,15 @@ KINDS = (
     Kind("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True, immutable=("data",)),
     Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
-    Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False, immutable=("handler",)),
+    Kind(
+        "node.k8s.io",
+        "v1",
+        "runtimeclasses",
+        "RuntimeClass",
+        namespaced=False,
+        immutable=("handler",),
+        validate=_valid_runtime_class,
+    ),
     Kind(
         names.GROUP,
         names.VERSION,

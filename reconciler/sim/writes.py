@@ -61,8 +61,6 @@ class Writer:
                 raise bad_request(f"the namespace of {kind.plural} {name!r} does not match the request")
             meta["namespace"] = namespace
         key = (namespace if kind.namespaced else "", name)
-        if self._store.get(kind, key) is not None:
-            raise already_exists(kind.plural, name)
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
             meta.pop(field, None)
         meta.update(name=name, uid=self._uid(), creationTimestamp=self._now())
@@ -72,6 +70,8 @@ class Writer:
         if kind.status and not kind.status_metadata:
             made.pop("status", None)
         made = _checked(kind, made, manner)
+        if self._store.get(kind, key) is not None:  # the name is the storage's, which comes after validation
+            raise already_exists(kind.plural, name)
         if manner.rehearsed:
             return Record(self._store.version, made, msgspec.json.encode(made))
         return self._put(kind, key, made)

@@ -110,6 +110,16 @@ def test_without_handlers_configure_seals_the_install(bench: Bench) -> None:
     play(bench, state(pod="p"), main, data=RevisionData())
 
 
+def test_a_revision_without_handlers_takes_out_what_an_older_one_wrote(bench: Bench) -> None:
+    bench.host.held = {"kata": "u"}
+
+    async def main(worker: Worker) -> None:
+        assert bench.host.changes == [("remove", "kata")]
+        assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
+
+    play(bench, state(), main, data=RevisionData())
+
+
 def test_nothing_is_written_while_the_payload_still_runs(bench: Bench) -> None:
     bench.cri.run("p")
 

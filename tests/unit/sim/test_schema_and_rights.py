@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.api.clock import SystemClock
 from reconciler.kube.client import Client
-from reconciler.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
-from reconciler.kube.resources import CONFIGMAPS, NODERUNTIMES, NODES, PODS
+from reconciler.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from reconciler.kube.resources import CONFIGMAPS, NODERUNTIMES, NODES, PODS, RUNTIMECLASSES
 from reconciler.kube.transport import Response
 from reconciler.sim import kinds
 from reconciler.sim.memory import MemoryTransport
@@ -130,3 +130,30 @@ async def test_a_rehearsed_change_or_deletion_is_checked_and_not_done(server: Ap
         await admin.delete(NODES, "a", uid="other", rehearse=True)
     with pytest.raises(NotFound):
         await admin.patch(NODES, "b", {}, rehearse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "status", "words"),
+    [
+        ("Kata", {"handler": "kata"}, 422, 'metadata.name: Invalid value: "Kata"'),
+        ("kata.v2", {"handler": "kata.v2"}, 422, 'handler: Invalid value: "kata.v2"'),
+        ("kata", {"handler": "kata", "overhead": {"podFixed": {"memory": "plenty"}}}, 400, "overhead.podFixed.memory"),
+    ],
+)
+async def test_a_runtimeclass_has_the_names_and_quantities_that_kubernetes_takes(
+    server: ApiServer, name: str, fields: dict[str, Any], status: int, words: str
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        await client(server).create(RUNTIMECLASSES, {"metadata": {"name": name}, **fields})
+    assert refused.value.status == status
+    assert words in refused.value.message
+    assert (await client(server).list(RUNTIMECLASSES))[0] == []
+
+
+async def test_an_object_is_judged_before_its_name(server: ApiServer) -> None:
+    good = {"metadata": {"name": "kata"}, "handler": "kata"}
+    await client(server).create(RUNTIMECLASSES, good)
+    with pytest.raises(AlreadyExists):
+        await client(server).create(RUNTIMECLASSES, good, rehearse=True)
+    with pytest.raises(Invalid):
+        await client(server).create(RUNTIMECLASSES, {**good, "handler": "Kata"}, rehearse=True)
