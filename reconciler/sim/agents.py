@@ -52,7 +52,10 @@ def real_agent(
 
 
 def _steps(node: SimNode, trace: Trace) -> Trace:
+    life = node.life
+
     def step(what: str) -> None:
+        life.check()
         trace(what)
         for hook in tuple(node.on_step):
             hook(what)

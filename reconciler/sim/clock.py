@@ -11,8 +11,11 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
+
+from reconciler.api.clock import Clock
 
 T = TypeVar("T")
 
@@ -44,6 +47,20 @@ class VirtualClock:
 
     def now(self) -> datetime:
         return self._start + timedelta(seconds=self.monotonic()) + self.jump
+
+
+class Skewed:
+    """The clock of one machine: its wall time may be `off`, its seconds are as long as everybody's."""
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self.off = timedelta()
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic()
+
+    def now(self) -> datetime:
+        return self._inner.now() + self.off
 
 
 class _Selector(selectors.DefaultSelector):
@@ -89,8 +106,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector.loop = self
         self._now = 0.0
         self._number = 0
+        self.on_step: list[Callable[[Context], None]] = []
+        """Called with the context of each step of a task, from one await to the next, when it becomes due."""
         super().__init__(selector)
         self.set_task_factory(self._task)
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        if context is not None:
+            for hook in tuple(self.on_step):
+                hook(context)
+        return super().call_soon(callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
         future = _Future(loop=self)

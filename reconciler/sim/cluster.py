@@ -26,6 +26,8 @@ from reconciler.kube.light import LightTransport
 from reconciler.kube.resources import NODES, PODS
 from reconciler.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from reconciler.sim import http, kinds
+from reconciler.sim.clock import Skewed
+from reconciler.sim.life import Life
 from reconciler.sim.link import Link
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.node import Runnable, SimNode
@@ -92,23 +94,32 @@ class Replica:
         self._cluster = cluster
         self.link = cluster.connect(f"controller:{identity}")
         self._task: asyncio.Task[None] | None = None
-        self._life = 0
+        self.life = Life()
+        self.clock = Skewed(cluster.options.clock)
+        self._number = 0
+        """Of its pod: one that was killed comes back as another one, unless it is the same container again."""
+        self._same_pod = False
+        self._wanted = asyncio.Event()
+        self._wanted.set()
 
     async def run(self) -> None:
         while True:
-            self._life += 1
+            await self._wanted.wait()
+            self._number += not self._same_pod
+            self._same_pod = False
+            self.life = Life()
             self.link.cut = False
             options = self._cluster.options
             registry = options.registry(self.identity)
             self.controller = options.controller(
                 Client(self.link, rng=self._cluster.rng, metrics=RequestMetrics(registry)),
-                clock=options.clock,
+                clock=self.clock,
                 rng=self._cluster.rng,
                 namespace=options.namespace,
-                identity=f"{self.identity}-{self._life}",
+                identity=f"{self.identity}-{self._number}",
                 registry=registry,
             )
-            self._task = asyncio.ensure_future(self.controller.run())
+            self._task = self.life.start(self.controller.run())
             try:
                 await asyncio.wait({self._task})
             finally:
@@ -136,12 +147,23 @@ class Replica:
         """What was held up arrives now."""
         self.link.resume()
 
-    def kill(self) -> None:
-        """SIGKILL: it cannot give its Lease back."""
+    def kill(self, *, same_pod: bool = False) -> None:
+        """SIGKILL: it cannot give its Lease back. With `same_pod` it comes back under the same identity."""
         if self._task is not None:
             self.kills += 1
+            self._same_pod = same_pod
+            self.life.ended.set()
             self.link.cut = True
             self._task.cancel()
+
+    def hold(self) -> None:
+        """Killed, and not started again: no node has room for it, or its image is gone."""
+        self._wanted.clear()
+        self.kill()
+
+    def release(self) -> None:
+        """What kept it away is over."""
+        self._wanted.set()
 
     @property
     def leads(self) -> bool:
@@ -192,7 +214,7 @@ class Cluster:
             name,
             self.options.root / name,
             connect=self.connect,
-            clock=self.options.clock,
+            clock=Skewed(self.options.clock),
             rng=random.Random(f"{self.options.seed}/{name}"),
             namespace=self.options.namespace,
             agent=self.options.agent,

@@ -8,9 +8,9 @@ takes it for an error, and what the kernel frees of a dead process (locks, descr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
 
 from reconciler.cri.api import Container, Sandbox, Status, Version
 from reconciler.sim.runtime import SimCri
@@ -43,6 +43,12 @@ class Life:
         if self.ended.is_set():
             raise Killed
 
+    def start(self, process: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Whatever runs in the task's context, in tasks that it begins as well, is of this life."""
+        context = copy_context()
+        context.run(CURRENT.set, self)
+        return asyncio.get_running_loop().create_task(process, context=context)
+
     def begin(self, what: str) -> Callable[[], None]:
         """Before something is done outside; what it returns is called right after it. Both raise Killed."""
         self.check()
@@ -68,7 +74,7 @@ class Life:
 
 
 CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
-"""The life of the agent that runs in this context; None for everybody else."""
+"""The life of the agent or controller that runs in this context; None for everybody else."""
 
 
 class MortalCri:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import random
 import shutil
@@ -12,15 +11,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reconciler.api import names
-from reconciler.api.clock import Clock, rfc3339
+from reconciler.api.clock import rfc3339
 from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, ApiError, NotFound, TransportError
 from reconciler.kube.resources import NODES, PODS
 from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import deadman
+from reconciler.sim.clock import Skewed
 from reconciler.sim.containerd import Daemon
 from reconciler.sim.kubelet import Kubelet
-from reconciler.sim.life import CURRENT, Life, MortalCri, MortalSystemd, Step, unwatched
+from reconciler.sim.life import Life, MortalCri, MortalSystemd, Step, unwatched
 from reconciler.sim.link import Link
 from reconciler.sim.runtime import Runtime, SimCri
 from reconciler.sim.systemd import SimSystemd
@@ -67,7 +67,7 @@ class SimNode:
         root: Path,
         *,
         connect: Callable[[str], Link],
-        clock: Clock,
+        clock: Skewed,
         rng: random.Random,
         namespace: str,
         agent: Callable[[SimNode, Client], Runnable] | None,
@@ -310,9 +310,7 @@ class SimNode:
 
     async def _supervise(self, agent: Runnable) -> None:
         """Until it ends, is killed (and then nobody waits for it), or is to be replaced (it ends what it does)."""
-        process = contextvars.copy_context()
-        process.run(CURRENT.set, self.life)
-        running = asyncio.get_running_loop().create_task(agent.run(), context=process)
+        running = self.life.start(agent.run())
         killed = asyncio.ensure_future(self.life.ended.wait())
         replaced = asyncio.ensure_future(self._agent_replaced.wait())
         try:

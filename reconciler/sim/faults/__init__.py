@@ -1,6 +1,7 @@
 """What goes wrong in a run: each fault by its name, one occurrence at a time."""
 
 from reconciler.sim.faults import (
+    clocks,
     configs,
     daemons,
     disks,
@@ -19,6 +20,7 @@ __all__ = [
     "Injector",
     "UnknownFault",
     "World",
+    "clocks",
     "configs",
     "daemons",
     "disks",
