@@ -177,7 +177,6 @@ def facts_for(
     plans = {r: _plan(world, name, r) for r in _revisions(world, node, name, state)}
     ours = runtime is not None and (state is None or state.uid == runtime.metadata.uid)
     label = _done_label(plans, state)
-    held = runtime is None or node.metadata.name in runtime.status.in_work
     return Facts(
         goal=goal_of(world, node, name, state, now),
         state=state,
@@ -197,7 +196,7 @@ def facts_for(
         set_aside=set_aside(node) if state is None else "",
         machine=node.status.node_info.machine_id,
         dirty=report.journal.get(name, ""),
-        slot=held,
+        slot=runtime is None or _may_use_slot(world, runtime, node, state),
         free=not at_work_elsewhere(node, name) and not world.pods_elsewhere(node.metadata.name, name),
         labels_true=labels_true(node, name, state, present(state)),
         done_label=label is not None and node.metadata.labels.get(label[0]) == label[1],
@@ -211,6 +210,21 @@ def facts_for(
         stopped=world.stopping.words,
         stops=world.stopping.spans,
     )
+
+
+def holds_slot(world: World, runtime: NodeRuntime, node: Node) -> bool:
+    """Whether `node` holds a slot of `runtime` that is not on its way back."""
+    name, where = runtime.metadata.name, node.metadata.name
+    return where in runtime.status.in_work and where not in world.giving_back.get(name, ())
+
+
+def _may_use_slot(world: World, runtime: NodeRuntime, node: Node, state: NodeState | None) -> bool:
+    """At rest it must have asked for the slot at the last look: one that is left of work that has ended is about to be
+    given back, and nothing but that look keeps it from being."""
+    outlook = world.outlooks.get(runtime.metadata.name, {}).get(node.metadata.name)
+    resting = state is None or state.stage in REST
+    asked = outlook is not None and (outlook.view.wants_slot or not outlook.view.at_rest)
+    return holds_slot(world, runtime, node) and (asked or not resting)
 
 
 def rebooted(node: Node, report: Report) -> bool:

@@ -138,6 +138,8 @@ class NodeReconciler:
             match decision:
                 case Wait():
                     self._look(node, runtime, facts, decision, now)
+                    if decision.wants_slot and self._holds_slot(node, runtime):
+                        return LIVE_GAP  # nobody will tell: it holds the slot that it has just asked for
                     dues = [d for d in (decision.until, self._deselect_due(runtime, name)) if d is not None]
                     return max((min(dues) - now).total_seconds(), 0.01) if dues else None
                 case AskUse():
@@ -151,6 +153,10 @@ class NodeReconciler:
                     await self._end(node, runtime, uid, grace, await self._writer(begins(state, decision)))
             in_use = None
         return LIVE_GAP
+
+    def _holds_slot(self, node: Node, runtime: str) -> bool:
+        owner = self._world.runtime(runtime)
+        return owner is not None and goals.holds_slot(self._world, owner, node)
 
     def _deselect_due(self, runtime: str, name: str) -> datetime | None:
         """When a deselected node's time to come back is over; None when it is over already or does not run."""

@@ -75,6 +75,7 @@ class RuntimeReconciler:
             self._world.outlooks.pop(name, None)
             self._world.problems.pop(name, None)
             self._world.refused.pop(name, None)
+            self._world.giving_back.pop(name, None)
             self._rehearsal.forget(name)
             self._written.pop(name, None)
             return Done()
@@ -229,6 +230,11 @@ class RuntimeReconciler:
 
     async def _roll(self, runtime: NodeRuntime, revision: str) -> Result:
         name = runtime.metadata.name
+        if name in self._world.giving_back:  # the last write failed, and may have been done all the same
+            runtime = await self._client.get(NODERUNTIMES, name)
+            self._world.runtimes.apply_write(runtime)
+            for node in sorted(self._world.giving_back.pop(name)):
+                self._wake(node)
         admission = outlooks.admission(self._world, runtime)
         in_work = admission.in_work
         wanted = self._status(runtime, revision, admission)
@@ -242,7 +248,9 @@ class RuntimeReconciler:
                 return After(rest)
         if set(in_work) - set(runtime.status.in_work):
             await self._confirm_unstopped()
+        self._world.giving_back[name] = frozenset(runtime.status.in_work) - frozenset(in_work)
         await self._write_status(runtime, wanted)
+        del self._world.giving_back[name]
         for node in sorted(set(in_work) ^ set(runtime.status.in_work)):
             self._wake(node)
         return Done()

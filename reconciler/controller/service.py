@@ -218,6 +218,7 @@ class Controller:
         self.world.outlooks.clear()
         self.world.rows.clear()
         self.world.seen.clear()
+        self.world.giving_back.clear()
         log.info("leading", extra={"nodes": len(self.world.nodes.list())})
         self._add_all(Priority.LOW)
         async with asyncio.TaskGroup() as tasks:

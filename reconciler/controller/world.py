@@ -88,6 +88,8 @@ class World:
     """UIDs of pods whose deletion the API server has confirmed and the informer has not delivered yet."""
     ending: set[str] = field(default_factory=set)
     """UIDs of pods that we have asked to end and whose deletionTimestamp the informer has not delivered yet."""
+    giving_back: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By runtime: nodes whose slots the status that is being written takes from them."""
     sightings: Sightings = field(default_factory=Sightings)
     """When we saw what Nodes and pods say of time; by name of the node, or UID of the pod."""
     _decoded: dict[str, RevisionData | None] = field(default_factory=dict)

@@ -38,6 +38,10 @@ class Life:
         self.ended = asyncio.Event()
         self._step = step
 
+    def watch(self, step: Step) -> None:
+        """From now on `step` is told."""
+        self._step = step
+
     def check(self) -> None:
         """Raises Killed once the process is dead."""
         if self.ended.is_set():
