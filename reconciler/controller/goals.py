@@ -155,7 +155,8 @@ def labels_true(node: Node, runtime: str, state: NodeState | None, present: bool
     """Whether the node's labels say what its state says."""
     labels = node.metadata.labels
     stage = None if state is None else str(state.stage)
-    return labels.get(names.stage_label(runtime)) == stage and (names.present_label(runtime) in labels) == present
+    there = names.PRESENT_LABEL_VALUE if present else None
+    return labels.get(names.stage_label(runtime)) == stage and labels.get(names.present_label(runtime)) == there
 
 
 def facts_for(
