@@ -88,9 +88,20 @@ class Kubelet:
     """`run` until cancelled. A cancelled kubelet leaves its containers running; `adopt` finds them again."""
 
     def __init__(
-        self, client: Client, node: str, runtime: Runtime, *, clock: Clock, rng: random.Random, images: set[str]
+        self,
+        client: Client,
+        node: str,
+        runtime: Runtime,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        images: set[str],
+        missing: set[str],
     ) -> None:
-        """`images`: what can be pulled, beside those of `sim.payload`; it may change at any time."""
+        """`images`: what can be pulled, beside those of `sim.payload`, but for what begins as one of `missing`.
+
+        Both may change at any time.
+        """
         self.failed_kills = 0
         """Kills that hit an outage."""
         self._client = client
@@ -100,6 +111,7 @@ class Kubelet:
         self._clock = clock
         self._rng = rng
         self._images = images
+        self._missing = missing
         self._workers: dict[str, Worker] = {}
 
     async def run(self) -> None:
@@ -189,13 +201,17 @@ class Kubelet:
         """Until the image is there or the pod is to be deleted; the reason goes to and fro, as a kubelet's does."""
         name, image, wait = worker.container["name"], str(worker.container.get("image", "")), PULL_BACKOFF[0]
         why = f'failed to pull and unpack image "{image}": not found'
-        while not worker.deleting and not (image.startswith(payload.IMAGE) or image in self._images):
+        while not worker.deleting and not self._pullable(image):
             await self._report(worker, waiting_status(name, "ErrImagePull", why))
             await asyncio.sleep(1.0)
             backing_off = f'Back-off pulling image "{image}": ErrImagePull: {why}'
             await self._report(worker, waiting_status(name, "ImagePullBackOff", backing_off))
             await _changed_to_die(worker, wait)
             wait = min(2 * wait, PULL_BACKOFF[1])
+
+    def _pullable(self, image: str) -> bool:
+        known = image.startswith(payload.IMAGE) or image in self._images
+        return known and not image.startswith(tuple(self._missing))
 
     async def _launch(self, worker: Worker) -> None:
         meta = worker.pod.metadata

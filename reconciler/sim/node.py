@@ -85,6 +85,8 @@ class SimNode:
         self.rng = rng
         self.labels = labels or {}
         self.images = set() if images is None else images
+        self.missing: set[str] = set()
+        """Beginnings of images that this node cannot pull now."""
         self.agent_link = connect(f"agent:{name}")
         self.kubelet_link = connect(f"kubelet:{name}")
         self.client = Client(self.kubelet_link, rng=rng)
@@ -106,6 +108,8 @@ class SimNode:
         self._make_agent = agent
         self._agent_wanted = asyncio.Event()
         self._agent_wanted.set()
+        self._holds = 0
+        """How often the agent was held back."""
         self.life = Life()
         self._on = asyncio.Event()
         self.daemon = Daemon(root, rng=rng)
@@ -204,6 +208,7 @@ class SimNode:
     def hold_agent(self) -> None:
         """Killed, and not started again: its image is gone, or its container crashes at once. Its pod is not Ready."""
         self._agent_wanted.clear()
+        self._holds += 1
         self.crash_agent()
 
     async def withdraw_agent(self) -> None:
@@ -233,7 +238,15 @@ class SimNode:
 
     def _start_kubelet(self) -> None:
         self._stop_kubelet()
-        self.kubelet = Kubelet(self.client, self.name, self.runtime, clock=self.clock, rng=self.rng, images=self.images)
+        self.kubelet = Kubelet(
+            self.client,
+            self.name,
+            self.runtime,
+            clock=self.clock,
+            rng=self.rng,
+            images=self.images,
+            missing=self.missing,
+        )
         self._kubelet_task = self._tasks.create_task(self.kubelet.run())
 
     def _stopped(self) -> None:
@@ -295,8 +308,11 @@ class SimNode:
         """What the agent's DaemonSet and kubelet do: its pod, Ready while it runs, started again after a crash."""
         while self._make_agent is not None:
             await self._agent_wanted.wait()
+            holds = self._holds
             await self._agent_pod()
             await self.daemon.served()  # a kubelet starts no container without CRI
+            if holds != self._holds:
+                continue  # that pod may be gone
             self.agent_link.cut = False
             self._agent_replaced.clear()
             self.life = Life(self.step)

@@ -137,7 +137,7 @@ class _Play:
         for node in cluster.nodes.values():
             await node.daemon.served()
         before = judge.look(cluster)
-        world = World(cluster, say=timeline.fault, bodies=specs.body)
+        world = World(cluster, say=timeline.fault, bodies=specs.body, names=tuple(self.plan.runtimes))
         for name in self.plan.runtimes:
             await persist(lambda name=name: cluster.admin.create(NODERUNTIMES, specs.body(name, self.rng)))
         await self._faults(cluster, world)

@@ -21,9 +21,9 @@ PAUSE = 0.5
 T = TypeVar("T")
 
 
-async def persist(call: Callable[[], Awaitable[T]]) -> T | None:
+async def persist(call: Callable[[], Awaitable[T]], *, patience: float = PATIENCE) -> T | None:
     """The answer; None when the object is not there, or is there already, or nobody answers in time."""
-    end = asyncio.get_running_loop().time() + PATIENCE
+    end = asyncio.get_running_loop().time() + patience
     while asyncio.get_running_loop().time() < end:
         try:
             return await call()
@@ -42,16 +42,22 @@ def stored(world: World, kind: Kind, name: str, namespace: str = "") -> Object |
 async def edit_node(world: World, name: str, change: Callable[[Object], Object | None]) -> bool:
     """Patch the Node by what `change` makes of it as it is; whether there was something to change."""
 
+    tried = False
+
     async def attempt() -> bool:
+        nonlocal tried
         there = stored(world, kinds.NODES, name)
         patch = None if there is None else change(there)
         if there is None or patch is None:
-            return False
+            return tried  # the answer was lost, and not the change
         meta = {**patch.get("metadata", {}), "resourceVersion": there["metadata"]["resourceVersion"]}
         try:
             await world.cluster.admin.patch(NODES, name, {**patch, "metadata": meta})
         except Conflict as conflict:
             raise TransportError("somebody was quicker") from conflict
+        except TransportError:
+            tried = True
+            raise
         return True
 
     return bool(await persist(attempt))

@@ -32,7 +32,7 @@ class World:
     say: Callable[[str], None] = lambda line: None
     """Called with a line for the timeline when something was done: what, and to whom."""
     bodies: Callable[[str, random.Random], Object] | None = None
-    """A spec for the NodeRuntime of a name, some other one at each call: what an admin may apply. None: nobody does."""
+    """The NodeRuntime of a name, some other one at each call: what an admin may apply. None: nobody does."""
 
     names: tuple[str, ...] = (RUNTIME,)
     """NodeRuntimes that an admin may create."""
