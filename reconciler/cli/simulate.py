@@ -74,5 +74,5 @@ def simulate(
     except CannotListen as error:
         print(f"reconciler: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
-    console.print(view.result(ended.loops, ended.injector, ended.watcher))
+    console.print(view.result(ended.loops, ended.injector, ended.observer))
     raise typer.Exit(0 if ended.clean else 1)

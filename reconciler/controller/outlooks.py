@@ -5,7 +5,7 @@ Reads stores only; no IO.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from reconciler.api.meta import Node
@@ -71,8 +71,11 @@ def look(world: World, node: Node, name: str, now: datetime, *, in_use: tuple[st
     return facts
 
 
-def admission(world: World, runtime: NodeRuntime) -> Admission:
-    """Slots from now on; as they are until every node has been looked at since we lead."""
+def admission(world: World, runtime: NodeRuntime, fresh: Collection[str] = ()) -> Admission:
+    """Slots from now on; as they are until every node has been looked at since we lead.
+
+    `fresh`: nodes whose slots are too new to be given back.
+    """
     if any(node.metadata.name not in world.seen for node in world.nodes.list()):
         return Admission(runtime.status.in_work, "LeaderChanged")
     outlooks = world.outlooks.get(runtime.metadata.name, {})
@@ -83,6 +86,7 @@ def admission(world: World, runtime: NodeRuntime) -> Admission:
         runtime.spec.rollout,
         paused=runtime.spec.paused,
         stopped=world.stopping.words != "",
+        unused=fresh,
     )
 
 

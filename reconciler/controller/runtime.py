@@ -25,6 +25,7 @@ from reconciler.controller import classes, goals, installers, outlooks, problems
 from reconciler.controller.rehearsal import Rehearsal
 from reconciler.controller.stopping import Held
 from reconciler.controller.telemetry import Telemetry
+from reconciler.controller.unused import Unused
 from reconciler.controller.world import World, states
 from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
@@ -68,6 +69,7 @@ class RuntimeReconciler:
         self._rng = rng
         self._rehearsal = Rehearsal(client, world.namespace)
         self._written: dict[str, float] = {}
+        self._unused = Unused()
 
     async def reconcile(self, name: str) -> Result:
         runtime = self._world.runtime(name)
@@ -78,6 +80,7 @@ class RuntimeReconciler:
             self._world.giving_back.pop(name, None)
             self._rehearsal.forget(name)
             self._written.pop(name, None)
+            self._unused.forget(name)
             return Done()
         try:
             if runtime.metadata.deletion_timestamp is not None:
@@ -229,13 +232,24 @@ class RuntimeReconciler:
     # --- slots and status ---
 
     async def _roll(self, runtime: NodeRuntime, revision: str) -> Result:
+        """Slots and status; looked at again when a slot that nobody uses is old enough to be given back."""
         name = runtime.metadata.name
         if name in self._world.giving_back:  # the last write failed, and may have been done all the same
             runtime = await self._client.get(NODERUNTIMES, name)
             self._world.runtimes.apply_write(runtime)
             for node in sorted(self._world.giving_back.pop(name)):
                 self._wake(node)
-        admission = outlooks.admission(self._world, runtime)
+        views = {node: look.view for node, look in self._world.outlooks.get(name, {}).items()}
+        now = self._clock.monotonic()
+        fresh = self._unused.fresh(name, runtime.status.in_work, views, now)
+        result = await self._write_roll(runtime, revision, outlooks.admission(self._world, runtime, fresh))
+        if not fresh:
+            return result
+        left = min(fresh.values()) - now
+        return After(min(left, result.seconds) if isinstance(result, After) else left)
+
+    async def _write_roll(self, runtime: NodeRuntime, revision: str, admission: Admission) -> Result:
+        name = runtime.metadata.name
         in_work = admission.in_work
         wanted = self._status(runtime, revision, admission)
         if _same(wanted, runtime.status):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from reconciler.api.noderuntime import IntOrPercent, Rollout
@@ -58,11 +58,20 @@ def spent(views: Iterable[View]) -> int:
 
 
 def admit(
-    views: Iterable[View], in_work: Iterable[str], rollout: Rollout, *, paused: bool, stopped: bool = False
+    views: Iterable[View],
+    in_work: Iterable[str],
+    rollout: Rollout,
+    *,
+    paused: bool,
+    stopped: bool = False,
+    unused: Collection[str] = (),
 ) -> Admission:
-    """Give back the slots of nodes that rest, are stuck or NotReady; hand free ones to those whose turn it is."""
+    """Give back the slots of nodes that rest, are stuck or NotReady; hand free ones to those whose turn it is.
+
+    `unused`: nodes that have just got theirs, and whose work may not have been heard of yet.
+    """
     nodes = {view.node: view for view in views}
-    kept = [name for name in dict.fromkeys(in_work) if name in nodes and _keeps(nodes[name])]
+    kept = [name for name in dict.fromkeys(in_work) if name in nodes and _keeps(nodes[name], name in unused)]
     waiting = sorted(
         (v for v in nodes.values() if v.wants_slot and v.node not in kept),
         key=lambda v: (v.at_rest, v.rank, v.node),
@@ -93,10 +102,10 @@ def admit(
     return Admission(tuple(kept), halted)
 
 
-def _keeps(view: View) -> bool:
+def _keeps(view: View, unused: bool) -> bool:
     if view.stuck or not view.node_ready:
         return False
-    return view.wants_slot or not view.at_rest
+    return view.wants_slot or not view.at_rest or unused
 
 
 def _canaries_done(nodes: Iterable[View], rollout: Rollout) -> bool:

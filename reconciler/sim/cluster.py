@@ -28,7 +28,7 @@ from reconciler.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from reconciler.sim import http, kinds
 from reconciler.sim.clock import Skewed
 from reconciler.sim.life import Life
-from reconciler.sim.link import Link
+from reconciler.sim.link import Link, Taps
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.node import Runnable, SimNode
 from reconciler.sim.server import ApiServer, Knobs
@@ -178,6 +178,9 @@ class Cluster:
         self.server = server
         self.url = url
         self.rng = random.Random(options.seed)
+        self.taps = Taps()
+        self.joined: list[Callable[[SimNode], None]] = []
+        """Told of each new machine before it is switched on."""
         self.admin = Client(self.connect("admin"), rng=self.rng)
         self._manager = Client(self.connect("kube-controller-manager"), rng=self.rng)
         self.nodes: dict[str, SimNode] = {}
@@ -194,7 +197,7 @@ class Cluster:
     def connect(self, user: str) -> Link:
         """A link to the API server for one client."""
         inner: Transport = LightTransport(self.url, token=user) if self.url else MemoryTransport(self.server, user=user)
-        return Link(inner)
+        return Link(inner, user=user, taps=self.taps)
 
     async def boot(self) -> None:
         """Everything is switched on; returns when all machines are up."""
@@ -222,6 +225,8 @@ class Cluster:
             images=self.images,
         )
         self.nodes[name] = node
+        for told in self.joined:
+            told(node)
         self.power_on(name)
         return node
 

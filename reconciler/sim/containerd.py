@@ -98,6 +98,10 @@ class Daemon:
         self._recent: deque[float] = deque()
         self._down_since: float | None = None
         self._listeners: list[Callable[[], None]] = []
+        self.changed: list[Callable[[], None]] = []
+        """As `on_change`, for those who are not of this machine: they outlive its power."""
+        self.started: list[Callable[[Start], None]] = []
+        """Told of each start, once it is known whether it will come up."""
         self._life = 0
         """Counts processes: what belongs to an older one is void."""
 
@@ -212,6 +216,8 @@ class Daemon:
         problem = self.loaded.error or self.loaded.cri_error
         outside = problem != "" and problem == self.without_cri
         self.starts.append(Start(now, initiator, self.unit.invocation, problem, outside))
+        for told in self.started:
+            told(self.starts[-1])
         await asyncio.sleep(self._rng.uniform(*self.start_seconds))
         if self.loaded.error:
             self._dead("activating", "auto-restart", "exit-code")
@@ -257,7 +263,7 @@ class Daemon:
         self._tell()
 
     def _tell(self) -> None:
-        for listener in tuple(self._listeners):
+        for listener in (*self.changed, *self._listeners):
             listener()
 
     def _socket(self) -> Path:

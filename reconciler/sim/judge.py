@@ -1,12 +1,11 @@
 """The judge: looks at the world itself (disks, shims, API objects, the daemons' own logs), never at our reports.
 
-`World` is taken before the first loop; `left_behind` compares it with a later moment. `Watcher` checks
-what must hold at every moment while a run goes on.
+`World` is taken before the first loop; `left_behind` compares it with a later moment. What must
+hold while a run goes on is in `sim.invariants`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from reconciler.cri.api import ContainerState
 from reconciler.sim import kinds
 from reconciler.sim.cluster import Cluster
 from reconciler.sim.kinds import Object
-from reconciler.sim.node import SimNode
 
 LOOKED_AT = ("etc", "opt", "usr/local", "var/lib/runtime-reconciler")
 """Below a node's root: what an installer may touch."""
@@ -25,8 +23,6 @@ LOCK = "var/lib/runtime-reconciler/lock"
 """The lock file is never deleted (design section 6.7)."""
 LEFT = (names.STATE_ANNOTATION_PREFIX, names.RETRY_ANNOTATION_PREFIX, names.SKIP_ANNOTATION_PREFIX)
 """Annotations of Nodes that are gone with the runtime they are for."""
-PERIOD = 0.05
-"""Seconds between two looks of the watcher."""
 
 
 @dataclass(frozen=True)
@@ -105,97 +101,6 @@ def _processes(cluster: Cluster) -> Iterator[str]:
             yield f"{name}: containerd does not serve ({node.daemon.unit.active}, {node.daemon.phase.value})"
 
 
-class Watcher:
-    """What must hold at every moment; `broken` collects each breach once."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.broken: list[str] = []
-        self._cluster = cluster
-        self._said: set[str] = set()
-        self._touched: set[tuple[str, str]] = set()
-        """Phase pods that were seen, by UID, and what was done to them."""
-
-    async def run(self) -> None:
-        while True:
-            for breach in (*self._slots(), *self._actors(), *self._claims(), *self._starts(), *self._barrier()):
-                if breach not in self._said:
-                    self._said.add(breach)
-                    self.broken.append(breach)
-            await asyncio.sleep(PERIOD)
-
-    def _slots(self) -> Iterator[str]:
-        total = len(self._cluster.nodes)
-        for (_, name), record in self._cluster.server.store.all(kinds.NODERUNTIMES):
-            rollout = record.object.get("spec", {}).get("rollout", {})
-            limit = _limit(rollout.get("maxUnavailable", 1), total)
-            used = len(record.object.get("status", {}).get("inWork") or ())
-            if used > limit:
-                yield f"{name}: {used} nodes in work, {limit} allowed"
-
-    def _barrier(self) -> Iterator[str]:
-        """No phase pod is made or killed while containerd has been away for long enough that everybody knows."""
-        for (_, name), record in self._cluster.server.store.all(kinds.PODS):
-            meta = record.object["metadata"]
-            if (meta.get("labels") or {}).get(names.COMPONENT_LABEL) != names.COMPONENT_PHASE:
-                continue
-            done = {"made": True, "killed": bool(meta.get("deletionGracePeriodSeconds"))}
-            node = record.object["spec"]["nodeName"]
-            away = self._cluster.nodes[node].daemon.away
-            for what in (what for what, holds in done.items() if holds and (meta["uid"], what) not in self._touched):
-                self._touched.add((meta["uid"], what))
-                if away > KNOWN_AFTER:
-                    yield f"{node}: phase pod {name} was {what} while containerd had been away for {away:.1f} s"
-
-    def _actors(self) -> Iterator[str]:
-        for name, node in self._cluster.nodes.items():
-            pods = {uid for uid in _phase_pods_running(node)}
-            if len(pods) > 1:
-                yield f"{name}: {len(pods)} phase pods run at once: {', '.join(sorted(pods))}"
-
-    def _claims(self) -> Iterator[str]:
-        """A node in stage ready has a served handler, unless containerd is away or was restarted just now."""
-        for (_, runtime), record in self._cluster.server.store.all(kinds.NODERUNTIMES):
-            wanted = {handler["name"] for handler in record.object.get("spec", {}).get("handlers", ())}
-            for name, node in self._cluster.nodes.items():
-                labels = _node(self._cluster, name)["metadata"].get("labels") or {}
-                ready = labels.get(names.stage_label(runtime)) == "ready"
-                recent = node.daemon.starts and _now() - node.daemon.starts[-1].time < GRACE
-                if ready and node.daemon.serving and not recent and not wanted <= set(node.daemon.loaded.handlers):
-                    yield f"{name}: {runtime} is called ready, but CRI serves {node.daemon.loaded.handlers}"
-
-    def _starts(self) -> Iterator[str]:
-        for name, node in self._cluster.nodes.items():
-            for start in node.daemon.starts:
-                if start.error and start.initiator == "agent" and not start.outside:
-                    yield f"{name}: the agent started containerd on a configuration that fails: {start.error}"
-
-
-KNOWN_AFTER = 2.0
-"""Seconds of an outage after which its agent has reported it, also to an API server that fails now and then."""
-GRACE = 10.0
-"""Seconds after a start of containerd in which a node may still be called what it was before."""
-
-
-def _phase_pods_running(node: SimNode) -> Iterator[str]:
-    for process in node.runtime.processes.values():
-        sandbox = node.runtime.sandboxes.get(process.sandbox_id)
-        if process.state is not ContainerState.RUNNING or sandbox is None:
-            continue
-        if sandbox.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_PHASE:
-            yield sandbox.name
-
-
-def _limit(value: object, total: int) -> int:
-    """What cannot be read allows nothing."""
-    if isinstance(value, str):
-        return max(1, total * int(value[:-1]) // 100) if value.removesuffix("%").isdigit() else 0
-    return value if isinstance(value, int) else 0
-
-
 def _node(cluster: Cluster, name: str) -> Object:
     record = cluster.server.store.get(kinds.NODES, ("", name))
     return record.object if record is not None else {"metadata": {}}
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

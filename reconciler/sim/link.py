@@ -5,8 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from reconciler.kube.transport import JSON, ByteStream, Response, Transport, TransportError
+
+
+@dataclass
+class Taps:
+    """Told of what goes over links, in order."""
+
+    sent: list[Callable[[str, str, str, Mapping[str, str], bytes | None], None]] = field(default_factory=list)
+    """User, method, path, query and body of each request, as it leaves."""
+    heard: list[Callable[[str, str, str, bytes], None]] = field(default_factory=list)
+    """User, method (`WATCH` for a piece of one), path and bytes of what arrives, of what was answered well."""
 
 
 class Link:
@@ -17,8 +28,10 @@ class Link:
     as bytes in a socket's buffer do.
     """
 
-    def __init__(self, inner: Transport) -> None:
+    def __init__(self, inner: Transport, *, user: str = "", taps: Taps | None = None) -> None:
         self._inner = inner
+        self._user = user
+        self._taps = taps or Taps()
         self._cut = False
         self._unplugged = 0
         """How many have unplugged it and not plugged it in again."""
@@ -83,6 +96,8 @@ class Link:
         timeout: float = 10.0,
     ) -> Response:
         self._check()
+        for told in self._taps.sent:
+            told(self._user, method, path, query or {}, body)
         if self._open.is_set() and self.stall_at(method, path, body):
             self.stall()
         if self._open.is_set():
@@ -92,6 +107,8 @@ class Link:
         else:
             response = await self._late(method, path, query, body, content_type, timeout)
         self._check()
+        if response.status < 400:
+            self.hear(method, path, response.body)
         return response
 
     async def _late(
@@ -123,7 +140,11 @@ class Link:
     ) -> AsyncGenerator[ByteStream]:
         self._check()
         async with self._inner.stream(path, query=query, timeout=timeout) as stream:
-            yield _Stream(stream, self)
+            yield _Stream(stream, self, path)
+
+    def hear(self, method: str, path: str, body: bytes) -> None:
+        for told in self._taps.heard:
+            told(self._user, method, path, body)
 
     async def passable(self) -> None:
         """Returns when nothing is held up."""
@@ -140,11 +161,12 @@ class Link:
 
 
 class _Stream:
-    def __init__(self, inner: ByteStream, link: Link) -> None:
+    def __init__(self, inner: ByteStream, link: Link, path: str) -> None:
         self.status = inner.status
         self.headers = inner.headers
         self._inner = inner
         self._link = link
+        self._path = path
         self._deaths = link.deaths
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -154,6 +176,7 @@ class _Stream:
                 await self._link.passable()
                 if self._dead:
                     break
+                self._link.hear("WATCH", self._path, chunk)
                 yield chunk
         except TransportError as error:
             broken = error

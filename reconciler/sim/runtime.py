@@ -47,6 +47,8 @@ class Runtime:
         self.processes: dict[str, Process] = {}
         self.twists: list[Callable[[payload.Behaviour], payload.Behaviour]] = []
         """Each befalls one container of a phase pod, in the order in which they are started."""
+        self.lived: list[Callable[[Process], None]] = []
+        """Told of each process when it has started and when it has ended."""
         self._host = host
         self._clock = clock
         self._rng = rng
@@ -79,6 +81,7 @@ class Runtime:
         process.state = ContainerState.RUNNING
         process.started = self._clock.now()
         self.processes[identity] = process
+        self._tell(process)
         process.task = asyncio.ensure_future(self._live(process))
         return process
 
@@ -150,6 +153,11 @@ class Runtime:
         process.exit_code = code
         process.finished = self._clock.now()
         process.ended.set()
+        self._tell(process)
+
+    def _tell(self, process: Process) -> None:
+        for told in self.lived:
+            told(process)
 
 
 class SimCri:

@@ -125,6 +125,10 @@ class ApiServer:
         self.store = Store(history=history)
         self.knobs = knobs or Knobs()
         self.audit: deque[Audit] = deque(maxlen=AUDIT_LENGTH)
+        self.asking: Request | None = None
+        """The request that is being carried out: what is written meanwhile is written by it."""
+        self.answered: list[Callable[[Request, int], None]] = []
+        """Told of each request and its status, watches at their begin."""
         self._writer = Writer(self.store, clock=clock, rng=rng)
         self._generation = 0
         """Of watches; those of an older one are broken."""
@@ -141,9 +145,12 @@ class ApiServer:
         try:
             if trouble.failure is not None:
                 raise trouble.failure
+            self.asking = request
             response = self.answer(_smaller(request, trouble.page) if trouble.page else request)
         except ApiFailure as failure:
             response = failure.response()
+        finally:
+            self.asking = None
         self._note(request, response.status)
         if trouble.delay_after:
             await asyncio.sleep(trouble.delay_after)
@@ -303,6 +310,8 @@ class ApiServer:
         method = "WATCH" if request.is_watch else request.method
         rehearsed = request.query.get("dryRun") == "All"
         self.audit.append(Audit(request.user, method, goal, status, now, rehearsed))
+        for told in self.answered:
+            told(request, status)
 
 
 def _cached(request: Request) -> bool:

@@ -23,7 +23,7 @@ from reconciler.controller.feed import Feed, Replica
 from reconciler.sim import clock, view
 from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
 from reconciler.sim.faults import Injector
-from reconciler.sim.judge import Watcher
+from reconciler.sim.invariants import Observer
 from reconciler.sim.loops import Loops, manifest
 
 LOOPBACK = "127.0.0.1"
@@ -52,11 +52,11 @@ class Ended:
 
     loops: Loops
     injector: Injector
-    watcher: Watcher
+    observer: Observer
 
     @property
     def clean(self) -> bool:
-        return self.loops.summary.clean and not self.watcher.broken
+        return self.loops.summary.clean and not self.observer.broken
 
 
 def run(session: Session, agent: AgentFactory, console: Console) -> Ended:
@@ -115,10 +115,9 @@ async def seen(cluster: Cluster) -> tuple[Replica, Overview]:
 
 async def _drive(session: Session, cluster: Cluster, console: Console) -> Ended:
     loops = Loops(cluster, manifest(bake=session.bake, unavailable=session.max_unavailable))
-    watcher = Watcher(cluster)
+    observer = Observer(cluster)
     injector = Injector(cluster, session.faults, random.Random(f"{session.seed}/faults"), pace=session.pace)
     beside: list[asyncio.Task[Any]] = [
-        cluster.spawn(watcher.run()),
         cluster.spawn(loops.watch_pods()),
         cluster.spawn(injector.run()),
     ]
@@ -130,4 +129,4 @@ async def _drive(session: Session, cluster: Cluster, console: Console) -> Ended:
         for task in beside:
             task.cancel()
         await asyncio.wait(beside)
-    return Ended(loops, injector, watcher)
+    return Ended(loops, injector, observer)

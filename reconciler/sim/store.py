@@ -62,6 +62,8 @@ class Store:
         """Called at every write, before anybody else can know of it."""
         self._history = history
         self._tables: dict[Kind, _Table] = {}
+        self.written: list[Callable[[Kind, Event], None]] = []
+        """Told of each write, in order, before anybody else sees it."""
 
     def get(self, kind: Kind, key: Key) -> Record | None:
         return self._table(kind).records.get(key)
@@ -148,6 +150,8 @@ class Store:
 
     def _publish(self, kind: Kind, table: _Table, event: Event) -> None:
         table.events.append(event)
+        for told in self.written:
+            told(kind, event)
         if len(table.events) > self._history:
             self.compact(table.events[len(table.events) // 2].version)
         for wake in table.watchers:

@@ -17,7 +17,7 @@ from reconciler.sim import kinds
 from reconciler.sim.cluster import Cluster
 from reconciler.sim.containerd import Phase
 from reconciler.sim.faults import Injector
-from reconciler.sim.judge import Watcher
+from reconciler.sim.invariants import Observer
 from reconciler.sim.kinds import Object
 from reconciler.sim.loops import RUNTIME, Loops, Summary
 from reconciler.sim.node import SimNode
@@ -101,13 +101,13 @@ def _totals(summary: Summary) -> str:
     )
 
 
-def result(loops: Loops, injector: Injector, watcher: Watcher) -> RenderableType:
+def result(loops: Loops, injector: Injector, observer: Observer) -> RenderableType:
     """The summary at the end of a run."""
     summary = loops.summary
     table = Table(title="summary", show_header=False)
     for name, value in _figures(summary, injector):
         table.add_row(name, value)
-    problems = [Text(line, "bold red") for line in (*summary.problems, *watcher.broken)]
+    problems = [Text(str(line), "bold red") for line in (*summary.problems, *observer.broken)]
     verdict = Text("nothing was left behind", "bold green") if not problems else Text("NOT clean", "bold red")
     return Group(table, *problems, verdict)
 

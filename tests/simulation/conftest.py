@@ -18,6 +18,7 @@ from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import clock, faults, judge, kinds
 from reconciler.sim.agents import real_agent
 from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
+from reconciler.sim.invariants import Observer
 from reconciler.sim.kinds import Object
 from reconciler.sim.loops import RUNTIME, Loops, manifest
 
@@ -30,8 +31,7 @@ class Scenario:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.before = judge.look(cluster)
-        self.watcher = judge.Watcher(cluster)
-        cluster.spawn(self.watcher.run())
+        self.observer = Observer(cluster)
 
     @property
     def now(self) -> float:
@@ -202,7 +202,7 @@ def drive(tmp_path: Path) -> Iterator[Drive]:
                     await node.daemon.served()
                 scenario = Scenario(cluster)
                 await main(scenario)
-                assert scenario.watcher.broken == []
+                assert [str(breach) for breach in scenario.observer.broken] == []
 
         clock.run(body())
 

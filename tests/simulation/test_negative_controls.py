@@ -44,7 +44,7 @@ async def a_loop_with_outages(s: Any) -> None:
 def test_with_the_barrier_no_pod_is_touched_in_an_outage(drive: Drive) -> None:
     async def main(s: Any) -> None:
         await a_loop_with_outages(s)
-        assert s.watcher.broken == []
+        assert s.observer.broken == []
 
     drive(main)
 
@@ -61,10 +61,10 @@ def test_without_the_barrier_the_judge_sees_pods_touched_in_an_outage(
 
     async def main(s: Any) -> None:
         await a_loop_with_outages(s)
-        breaches = [line for line in s.watcher.broken if "while containerd had been away" in line]
+        breaches = [breach.what for breach in s.observer.broken if "while containerd had been away" in breach.what]
         assert [line for line in breaches if " was made " in line]
         assert [line for line in breaches if " was killed " in line]
-        s.watcher.broken.clear()
+        s.observer.broken.clear()
 
     drive(main)
 

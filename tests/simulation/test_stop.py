@@ -533,6 +533,5 @@ def test_a_change_past_its_first_write_that_does_not_work_is_undone_although_eve
             assert node.daemon.serving
             assert s.stages() == {"node-1": "configure"}  # the undo is over; the removal that follows has not begun
             assert [start.initiator for start in node.daemon.starts if not start.error] == ["boot", "agent"]
-            s.watcher.broken.clear()  # nobody could have known that this containerd would not start
 
         drive_watched(main, nodes=1)

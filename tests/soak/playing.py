@@ -22,6 +22,7 @@ from reconciler.sim import clock, judge, kinds
 from reconciler.sim.agents import real_agent
 from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
 from reconciler.sim.faults import FAULTS, World
+from reconciler.sim.invariants import Observer
 from tests.soak import specs
 from tests.soak.plans import Plan, Step
 from tests.soak.timeline import Timeline
@@ -122,15 +123,14 @@ class _Play:
         )
         async with running(options) as cluster:
             timeline = Timeline(cluster, self.outcome)
-            watcher = judge.Watcher(cluster)
+            observer = Observer(cluster)
             cluster.spawn(_tidy())
-            cluster.spawn(watcher.run())
             try:
                 await self._story(cluster, timeline)
             except TooLong as error:
                 self.outcome.problems.append(str(error))
             finally:
-                self.outcome.problems[:0] = [f"watcher: {line}" for line in watcher.broken]
+                self.outcome.problems[:0] = [f"invariant: {breach}" for breach in observer.broken]
                 timeline.end()
 
     async def _story(self, cluster: Cluster, timeline: Timeline) -> None:

@@ -34,10 +34,10 @@ def outlook(node: str, **view: Any) -> Outlook:
     [
         (("n1",), (outlook("n1", at_rest=True, wants_slot=True),), ("n0",)),
         (("n0", "n1"), (outlook("n0", at_rest=False), outlook("n1", at_rest=True, wants_slot=True)), ("n0",)),
-        (("n0", "n1"), (outlook("n0", at_rest=True), outlook("n1", at_rest=True, wants_slot=True)), ("n1",)),
+        (("n0", "n1"), (outlook("n0", at_rest=True), outlook("n1", at_rest=True, wants_slot=True)), ("n0",)),
     ],
 )
-async def test_slots_stay_as_they_are_until_every_node_was_seen(
+async def test_a_leader_that_has_just_begun_gives_no_slot_back(
     seen: tuple[str, ...], outlooks: tuple[Outlook, ...], in_work: tuple[str, ...]
 ) -> None:
     server = ApiServer(clock=SystemClock(), rng=random.Random(1))

@@ -44,6 +44,12 @@ def test_a_stuck_or_unready_node_gives_its_slot_back(fields: dict[str, Any]) -> 
     assert admit([working], ("a",), OPEN, paused=False).in_work == ()
 
 
+def test_a_node_that_has_just_got_its_slot_keeps_it_although_it_rests() -> None:
+    rests = View(node="a", at_rest=True)
+    assert admit([rests, view("b")], ("a",), OPEN, paused=False, unused=("a",)).in_work == ("a", "b")
+    assert admit([rests, view("b")], ("a",), OPEN, paused=False).in_work == ("b",)
+
+
 def test_a_node_that_vanished_gives_its_slot_back() -> None:
     assert admit([], ("a",), OPEN, paused=False).in_work == ()
 

@@ -1,0 +1,17 @@
+"""Every invariant that is checked."""
+
+from __future__ import annotations
+
+from reconciler.sim.invariants.actors import OneActor
+from reconciler.sim.invariants.barrier import Barrier
+from reconciler.sim.invariants.base import Invariant
+from reconciler.sim.invariants.daemons import OneRestart, OurStarts
+from reconciler.sim.invariants.slots import Slots
+
+INVARIANTS: tuple[type[Invariant], ...] = (Slots, OurStarts, OneRestart, OneActor, Barrier)
+"""In the order of design section 11."""
+
+
+def describe() -> str:
+    """A line for each: its name, and what must hold."""
+    return "\n".join(f"{one.name}: {(one.__doc__ or '').strip().splitlines()[0]}" for one in INVARIANTS)
