@@ -112,7 +112,7 @@ def goal_of(world: World, node: Node, name: str, state: NodeState | None, now: d
     uid = runtime.metadata.uid
     if state is not None and state.uid != uid:
         return Goal(uid)
-    kept = Goal(uid, (state.target or state.failed) if state is not None else "")
+    kept = Goal(uid, "" if state is None else _kept(state))
     if runtime.metadata.deletion_timestamp is not None:
         goal = Goal(uid)
     elif name in world.problems or isinstance(runtime, UnreadableNodeRuntime):
@@ -130,6 +130,11 @@ def goal_of(world: World, node: Node, name: str, state: NodeState | None, now: d
     if runtime.spec.paused and state is not None and state.stage not in REST:
         return kept if state.stage in INSTALL_PATH else goal
     return goal
+
+
+def _kept(state: NodeState) -> str:
+    """The revision by whose goal a node stays where it is; that one failed here is not forgotten by that."""
+    return state.failed if state.failed and state.stage in REST else state.target
 
 
 def _leaves_everyone(world: World, runtime: NodeRuntime) -> bool:

@@ -48,7 +48,7 @@ def build(
     """
     counted = {name: o for name, o in outlooks.items() if o.counted}
     summed = counts(counted.values())
-    view = _View(runtime, counted, summed, halted, stopped, selected, problem or _trouble(counted, refused))
+    view = _View(runtime, counted, summed, halted, stopped, selected, _trouble(counted, refused))
     wanted = _conditions(view, problem)
     if (foreign := _foreign(installers, runtime)) is not None:
         wanted.append(msgspec.structs.replace(foreign, observed_generation=runtime.metadata.generation))
@@ -104,7 +104,7 @@ class _View:
     stopped: str
     selected: int
     trouble: Problem | None
-    """What is wrong with the whole, or with the first node that is in trouble."""
+    """Of the first node that is in some."""
 
     @property
     def deleting(self) -> bool:
@@ -119,7 +119,7 @@ class _View:
 
 def _conditions(view: _View, problem: Problem | None) -> list[Condition]:
     generation = view.runtime.metadata.generation
-    found = [_available(view), _progress(view, problem), _degraded(view), _stuck(view.outlooks, view.counts)]
+    found = [_available(view), _progress(view, problem), _degraded(view, problem), _stuck(view.outlooks, view.counts)]
     return [msgspec.structs.replace(c, observed_generation=generation) for c in found]
 
 
@@ -179,7 +179,9 @@ def _trouble(outlooks: Mapping[str, Outlook], refused: Mapping[str, Problem]) ->
     return None
 
 
-def _degraded(view: _View) -> Condition:
+def _degraded(view: _View, problem: Problem | None) -> Condition:
+    if problem is not None:
+        return _condition("Degraded", True, problem.reason, problem.message)
     if view.trouble is not None and not view.counts.failed:
         return _condition("Degraded", True, view.trouble.reason, view.trouble.message)
     bad = sorted(((n, o) for n, o in view.outlooks.items() if o.view.failed), key=lambda pair: pair[0])

@@ -201,6 +201,8 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
             )
         upgrade = msgspec.structs.replace(state, target=goal.revision, attempt=1, error=None, failed="")
         return _start(facts, now) or _begin_install(facts, upgrade, now, reason="Upgrade")
+    if state.failed and facts.goal.revision == state.installed:  # asked for once more, that one is tried again
+        return Move(state=msgspec.structs.replace(state, failed="", error=None), reason="Reverted")
     plan = _plan(facts, state.installed)
     if facts.serving and not plan.handlers <= facts.served:
         return _repair(facts, state, plan, now)

@@ -312,6 +312,17 @@ def test_what_an_earlier_try_wrote_goes_also_when_this_revision_writes_nothing()
     assert new.stage is Stage.UNCONFIGURE
 
 
+def test_a_revert_to_what_is_installed_forgets_the_revision_that_failed() -> None:
+    back = state(Stage.READY, installed="r1", failed="r2", error=Problem("VerifyFailed", "x"))
+    served = FULL.handlers
+    waits = decide(facts(state=back, goal=Goal("u1", "r2"), served=served), T0)
+    assert isinstance(waits, Wait)
+    new = moved(decide(facts(state=back, served=served), T0))
+    assert (new.stage, new.installed, new.failed, new.error) == (Stage.READY, "r1", "", None)
+    tried = moved(decide(facts(state=new, goal=Goal("u1", "r2"), served=served), T0))
+    assert (tried.stage, tried.target) == (Stage.INSTALL, "r2")
+
+
 def test_a_failed_uninstall_is_tried_for_ever() -> None:
     failed = pod(Stage.UNINSTALL, Outcome.FAILED, attempt=50, reason="PayloadFailed")
     new = moved(decide(facts(goal=Goal("u1"), state=state(Stage.UNINSTALL, attempt=50), pods=(failed,)), T0))
