@@ -16,7 +16,7 @@ from reconciler.agent.work import Worker
 from reconciler.api import names
 from reconciler.api.clock import rfc3339
 from reconciler.api.meta import Condition, Node, condition
-from reconciler.api.node import Report, cut, decode_report, encode
+from reconciler.api.node import Report, WorkResult, cut, decode_report, encode
 from reconciler.barrier.barrier import RetryBarrier, State
 from reconciler.kube.errors import ApiError, TransportError
 from reconciler.kube.resources import NODES
@@ -151,7 +151,7 @@ class Reporter:
             return None
 
     def _report(self, told: Report | None, journal: dict[str, str]) -> Report | None:
-        """The report that should be, or None when what was told still holds (leftovers of old work apart)."""
+        """The report that should be, or None when what was told still holds (answers to old work apart)."""
         if self._worker.busy and told is not None:
             return None
         status = self._probe.status
@@ -176,7 +176,8 @@ class Reporter:
             true.journal,
         )
         news = set(true.ended) <= set(told.ended) and all(told.work.get(k) == v for k, v in true.work.items())
-        return None if same and news else true
+        held = all(k in true.work for k, v in told.work.items() if v.result is WorkResult.WAITING)
+        return None if same and news and held else true
 
     def _serving(self, node: Node) -> dict[str, Any] | None:
         """The condition that should be, or None when it is so already, or during a restart of our own."""

@@ -101,6 +101,7 @@ class Worker:
         while True:
             self._nudge.clear()
             self._stopped = False
+            self._let_go()
             waiting = [await self._in_hand(runtime, state) for runtime, state in [*self._asked()]]
             delay = min(delay * 2, RETRY_MAX) if any(waiting) else RETRY
             pause = STOP_POLL * (1 - self._deps.rng.random() / 2) if self._stopped else delay
@@ -110,21 +111,33 @@ class Worker:
             except TimeoutError:
                 continue
 
+    def _let_go(self) -> None:
+        """Nothing is in hand now: work that waited and is not asked for any more will not be begun."""
+        states = dict(self._states())
+        waits = {k for k, answer in self.answers.items() if answer.result is WorkResult.WAITING}
+        void = [k for k in waits if k not in states or not _same(self.answers[k], states[k])]
+        for runtime in void:
+            del self.answers[runtime]
+        if void:
+            self._changed()
+
     def _asked(self) -> Iterable[tuple[str, NodeState]]:
         """Work that has no final answer yet."""
-        node = self._node
-        if node is None or self.stopping:
+        if self.stopping:
             return
-        for key, text in sorted(node.metadata.annotations.items()):
-            if not key.startswith(names.STATE_ANNOTATION_PREFIX):
-                continue
-            runtime = key.removeprefix(names.STATE_ANNOTATION_PREFIX)
-            try:
-                state = decode_state(text)
-            except msgspec.MsgspecError:
-                continue  # the controller reports it
+        for runtime, state in self._states():
             if state.stage in AGENT_STAGES and not self._answered(runtime, state):
                 yield runtime, state
+
+    def _states(self) -> Iterable[tuple[str, NodeState]]:
+        annotations = {} if self._node is None else self._node.metadata.annotations
+        for key, text in sorted(annotations.items()):
+            if not key.startswith(names.STATE_ANNOTATION_PREFIX):
+                continue
+            try:
+                yield key.removeprefix(names.STATE_ANNOTATION_PREFIX), decode_state(text)
+            except msgspec.MsgspecError:
+                continue  # the controller reports it
 
     def _answered(self, runtime: str, state: NodeState) -> bool:
         answer = self.answers.get(runtime)

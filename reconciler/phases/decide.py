@@ -412,6 +412,9 @@ def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> De
         return Wait(reason="WaitingForSlot", awaits=Signal.SLOT, message="its turn has not come", wants_slot=True)
     if not facts.serving:
         return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
+    if facts.answer is not None and facts.answer.result is WorkResult.WAITING:
+        message = f"waits for the agent to let go of {facts.answer.stage}, which it may have begun"
+        return _waiting(facts, state, now, Signal.AGENT_REPORT, "WaitingForAgent", message)
     if facts.contested:
         contested = Problem("ConfigContested", cut(facts.contested))
         return _waiting(facts, state, now, Signal.CONFIG_MENDED, contested.reason, contested.message, contested)
@@ -489,14 +492,22 @@ def _begin_removal(facts: Facts, state: NodeState, now: datetime, problem: Probl
     out = msgspec.structs.replace(
         state, target=by, attempt=1, pod=_pod_uid(facts, state), draining=False, error=error or state.error
     )
-    if facts.dirty or (_wrote(facts, state) and plan.configures):
+    if _holds(facts) or (_wrote(facts, state) and plan.configures):
         return _enter(facts, out, Stage.UNCONFIGURE, now, "RemovalStarted", clear_retry=facts.retry)
     return _next_removal(facts, out, Stage.UNCONFIGURE, now)
 
 
 def _wrote(facts: Facts, state: NodeState) -> bool:
-    """Whether the agent may have written something for this runtime; the host's journal knows of earlier tries, too."""
-    return facts.dirty != "" or state.installed != "" or state.stage in (Stage.CONFIGURE, Stage.VERIFY)
+    """Whether the agent may have written something for this runtime."""
+    return _holds(facts) or state.installed != "" or state.stage in (Stage.CONFIGURE, Stage.VERIFY)
+
+
+def _holds(facts: Facts) -> bool:
+    """Whether the host may hold what this state does not tell of, of an earlier try: its journal says so, or the agent
+    has not let go of a configure that waited."""
+    answer = facts.answer
+    begun = answer is not None and answer.stage is Stage.CONFIGURE and answer.result is WorkResult.WAITING
+    return facts.dirty != "" or begun
 
 
 def _in_use(facts: Facts, state: NodeState, now: datetime) -> Decision | None:

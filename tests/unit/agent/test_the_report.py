@@ -135,6 +135,22 @@ def test_the_report_waits_for_the_answer_of_the_work_in_hand(bench: Bench) -> No
     play(bench, main)
 
 
+def test_work_that_is_let_go_of_is_news(bench: Bench) -> None:
+    async def main(reporter: Reporter, worker: Worker, ended: set[str]) -> None:
+        bench.api.ask("kata", NodeState(uid="u", stage=Stage.CONFIGURE, target="r1", since=bench.deps.clock.now()))
+        reporter.see(bench.api.node)
+        worker.see(bench.api.node)
+        waits = WorkReport(uid="u", stage=Stage.CONFIGURE, revision="r1", attempt=1, result=WorkResult.WAITING)
+        worker.answers["kata"] = waits
+        await look(bench, reporter)
+        assert told(bench).work == {"kata": waits}
+        worker.answers.clear()
+        await look(bench, reporter)
+        assert told(bench).work == {}
+
+    play(bench, main)
+
+
 def test_pods_that_are_over_are_added_and_drop_out_with_the_next_word(bench: Bench) -> None:
     async def main(reporter: Reporter, worker: Worker, ended: set[str]) -> None:
         await look(bench, reporter)

@@ -154,6 +154,19 @@ def test_a_pod_that_has_not_begun_is_waited_for(bench: Bench, stage: Stage) -> N
     play(bench, state(stage, pod="p"), main, to_come=lambda uid: uid in waiting)
 
 
+def test_work_that_waited_and_is_not_asked_for_any_more_is_let_go_of(bench: Bench) -> None:
+    bench.cri.run("p")
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(4)
+        assert worker.answers["kata"].result is WorkResult.WAITING
+        worker.see(bench.api.ask("kata", state(Stage.INSTALL)))
+        await asyncio.sleep(0.1)
+        assert worker.answers == {}
+
+    play(bench, state(pod="p"), main)
+
+
 def test_configure_waits_while_cri_cannot_be_asked(bench: Bench) -> None:
     bench.cri.error = OUTAGE
 

@@ -116,6 +116,14 @@ def test_no_pod_is_made_while_the_configuration_is_contested_and_one_that_fights
     assert isinstance(leaving, EndPod)
 
 
+def test_no_pod_is_made_while_the_agent_may_be_at_other_work() -> None:
+    """It said why it waits, and the goal changed: it may have begun meanwhile, until it takes back what it said."""
+    old = answer(Stage.CONFIGURE, WorkResult.WAITING)
+    decision = decide(facts(state=state(Stage.INSTALL, target="r2"), goal=Goal("u1", "r2"), answer=old), T0)
+    assert isinstance(decision, Wait)
+    assert (decision.reason, decision.awaits) == ("WaitingForAgent", Signal.AGENT_REPORT)
+
+
 def test_a_finished_install_goes_to_configure_and_names_the_pod_that_must_be_over() -> None:
     new = moved(decide(facts(state=state(Stage.INSTALL), pods=(pod(Stage.INSTALL, Outcome.SUCCEEDED),)), after(5)))
     assert (new.stage, new.pod, new.since) == (Stage.CONFIGURE, "p1", after(5))
@@ -298,10 +306,11 @@ def test_a_deletion_while_configured_goes_by_way_of_unconfigure(stage: Stage) ->
     assert new.stage is Stage.UNCONFIGURE
 
 
-def test_what_an_earlier_try_wrote_goes_before_the_binaries() -> None:
+@pytest.mark.parametrize("told", [{"dirty": "u1"}, {"answer": answer(Stage.CONFIGURE, WorkResult.WAITING)}])
+def test_what_an_earlier_try_wrote_goes_before_the_binaries(told: dict[str, Any]) -> None:
     """A revision was configured and never ready; another one is on its way in, and then the goal is to have none."""
     turned = state(Stage.INSTALL, target="r2")
-    new = moved(decide(facts(goal=Goal("u1"), state=turned, dirty="u1", in_use=()), T0))
+    new = moved(decide(facts(goal=Goal("u1"), state=turned, in_use=(), **told), T0))
     assert (new.stage, new.target) == (Stage.UNCONFIGURE, "r2")
 
 
