@@ -166,7 +166,7 @@ class HostConfig:
     ) -> Outcome:
         async def work() -> Outcome:
             async with host_lock(self._state.lock, wait=self._timing.lock_wait):
-                await self._recover()
+                await self._finish_what_was_begun()
                 return await self._begin(operation, name, uid, await asyncio.to_thread(plan), fence)
 
         try:
@@ -301,6 +301,12 @@ class HostConfig:
         except CriError as error:
             raise Refused(Code.BUSY, f"CRI does not serve now: {error.message}") from error
         return not plan.ours <= set(status.handlers)
+
+    async def _finish_what_was_begun(self) -> None:
+        """Raises Refused(NotWritable) when it cannot be brought to its end now: the journal has room for one change."""
+        outcomes = await self._recover()
+        if (await asyncio.to_thread(self._state.load)).pending is not None:
+            raise Refused(Code.NOT_WRITABLE, outcomes[-1].message)
 
     async def _recover(self) -> list[Outcome]:
         journal = await asyncio.to_thread(self._state.load)

@@ -137,13 +137,14 @@ class Transaction:
     async def _withdraw(self, journal: Journal, pending: Pending, error: Refused) -> Outcome:
         """A write failed: put back those that were written; the daemon has seen none of it on purpose."""
         log.warning("change withdrawn", extra={"runtime": pending.name, "why": error.message})
-        written = await asyncio.to_thread(self._written, pending)
-        if written:
+        undone = False
+        if await asyncio.to_thread(self._written, pending):
             pending = msgspec.structs.replace(pending, step=Step.UNDOING, commit=None, restarts=0, reason=error.message)
-            await self._undo(await self._save(journal, pending), pending)
+            undo = await self._undo(await self._save(journal, pending), pending)
+            undone = undo.reason is not Code.NOT_WRITABLE
         else:
             await self._finish(pending, undone=True)
-        return replace(error.outcome(), restarted=self._restarted, outage=self._outage, undone=bool(written))
+        return replace(error.outcome(), restarted=self._restarted, outage=self._outage, undone=undone)
 
     # The daemon
 
