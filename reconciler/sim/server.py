@@ -282,7 +282,7 @@ class ApiServer:
         end = loop.time() + float(request.query.get("timeoutSeconds") or WATCH_SECONDS)
         bookmarks = request.query.get("allowWatchBookmarks", "") == "true"
         generation = self._generation
-        wake = self.store.subscribe(kind)
+        wake, quiet = self.store.subscribe(kind), False
         try:
             for record in seed:
                 yield _line("ADDED", record.raw)
@@ -295,9 +295,9 @@ class ApiServer:
                     return
                 if lines := b"".join(_seen(chosen, event) for event in events):
                     yield lines
-                wait = min(self.knobs.bookmark_seconds, end - loop.time())
-                if not await _woken(wake, wait) and bookmarks:
+                elif quiet and bookmarks:
                     yield _line("BOOKMARK", _bookmark(kind, version))
+                quiet = not await _woken(wake, min(self.knobs.bookmark_seconds, end - loop.time()))
         finally:
             self.store.unsubscribe(kind, wake)
 

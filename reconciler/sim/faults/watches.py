@@ -52,7 +52,7 @@ async def watch_torn(world: World, rng: random.Random) -> None:
     torn: set[str] = set()
 
     def flow(request: Request) -> Flow | None:
-        """Once for each watch."""
+        """Once for each client and resource."""
         which = f"{request.user} {request.path}"
         if not victim.sent(request) or which in torn:
             return None
@@ -149,9 +149,10 @@ async def bookmark_ahead(world: World, rng: random.Random) -> None:
     server, versions = world.cluster.server, rng.randint(*AHEAD)
     world.say(f"bookmark-ahead: versions leap by {versions}")
     server.store.leap(versions)
+    leapt = server.store.version
     await asyncio.sleep(rng.choice((0.0, 1.5 * server.knobs.bookmark_seconds)))
-    world.say("bookmark-ahead: history is compacted, and all watches break")
-    server.store.compact()
+    world.say("bookmark-ahead: history up to there is compacted, and all watches break")
+    server.store.compact(leapt)
     server.break_watches()
 
 

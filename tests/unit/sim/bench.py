@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,18 @@ class Bench:
 
     async def label(self, **labels: str | None) -> None:
         await self.cluster.admin.patch(NODES, "node-1", {"metadata": {"labels": labels}})
+
+
+async def seed_that_says(bench: Bench, name: str, wanted: str) -> int:
+    """The first seed whose occurrence begins with such a line; none of them lasts."""
+    for seed in range(200):
+        fault = bench.begin(name, seed)
+        await asyncio.sleep(0)
+        fault.cancel()
+        await asyncio.wait({fault})
+        if re.search(wanted, bench.said[-1]):
+            return seed
+    raise AssertionError(f"no seed of {name} says {wanted}")
 
 
 Main = Callable[[Bench], Coroutine[Any, Any, None]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from reconciler.kube.transport import TransportError
 from reconciler.sim import kinds
 from reconciler.sim.link import Link
-from tests.unit.sim.bench import Bench, drive
+from tests.unit.sim.bench import Bench, drive, seed_that_says
 
 NODES = "/api/v1/nodes"
 NODE = f"{NODES}/node-1"
@@ -51,18 +50,6 @@ class Probe:
         except TransportError:
             return "timeout" if self._bench.now - begun >= TIMEOUT else "reset"
         return str(response.status)
-
-
-async def seed_that_says(bench: Bench, name: str, wanted: str) -> int:
-    """The first seed whose occurrence begins with such a line; none of them lasts."""
-    for seed in range(200):
-        fault = bench.begin(name, seed)
-        await asyncio.sleep(0)
-        fault.cancel()
-        await asyncio.wait({fault})
-        if re.search(wanted, bench.said[-1]):
-            return seed
-    raise AssertionError(f"no seed of {name} says {wanted}")
 
 
 async def seen(bench: Bench, name: str, seed: int, probes: list[Probe]) -> Counter[str]:
