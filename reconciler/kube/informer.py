@@ -29,6 +29,8 @@ Handler = Callable[[str, Any, Any, bool], None]
 """`(kind, old, new, initial)`: kind is added, modified or deleted; initial until the first list is through.
 
 A write of ours whose answer was put into the store is told when its event comes, as modified with old = new.
+What such a write made and nobody saw before it was gone is told as added and deleted. For one name the kinds
+come in an order that can be: added, modified any number of times, deleted, all of one UID, in rising versions.
 """
 
 LINE_MAX = 8 << 20
@@ -164,6 +166,8 @@ class Informer(Generic[T]):
         return Input.LISTED
 
     async def _replace(self, items: list[msgspec.Raw], version: str) -> None:
+        listed = int(version) if version.isdigit() else 0
+        self.store.version = listed
         gone = self.store.keys()
         initial = not self.synced.is_set()
         for count, raw in enumerate(items):
@@ -174,12 +178,7 @@ class Informer(Generic[T]):
                 gone.discard(self._key_of_raw(raw))
                 continue
             gone.discard(key_of(obj))
-            old = self.store.get(obj.metadata.name, obj.metadata.namespace)
-            if old is not None and old.metadata.uid == obj.metadata.uid and version_of(old) >= version_of(obj):
-                self._written(old, initial)
-            else:
-                self._put(obj, initial)
-        listed = int(version) if version.isdigit() else 0
+            self._merge(obj, initial)
         for namespace, name in sorted(gone):
             old = self.store.get(name, namespace)
             if old is not None and version_of(old) <= listed:  # newer: our own write, made after the list was
@@ -239,7 +238,9 @@ class Informer(Generic[T]):
         version = self._envelopes.decode(event.object).metadata.resource_version
         if event.type != "BOOKMARK":
             self._take(event)
-        self._version = version or self._version
+        if version:
+            self._version = version
+            self.store.version = max(self.store.version, int(version) if version.isdigit() else 0)
 
     def _take(self, event: _Event) -> None:
         if self._metrics is not None:
@@ -248,23 +249,29 @@ class Informer(Generic[T]):
         if event.type == "DELETED":
             self._deleted(event.object, obj)
         elif obj is not None:
-            old = self.store.get(obj.metadata.name, obj.metadata.namespace)
-            if old is None or old.metadata.uid != obj.metadata.uid or version_of(old) < version_of(obj):
-                self._put(obj, initial=False)
-            else:
-                self._written(old, initial=False)
+            self._merge(obj, initial=False)
 
     def _deleted(self, raw: msgspec.Raw, obj: T | None) -> None:
         key = self._key_of_raw(raw)
         stored = self.store.get(key[1], key[0])
-        if stored is not None and obj is not None and stored.metadata.uid != obj.metadata.uid:
-            told = self.store.settle(key, left=True)  # a write has put its successor in already
-            if told is not None:
-                self._tell("deleted", told, None, False)
+        if stored is None or obj is None or stored.metadata.uid == obj.metadata.uid:
+            self._remove(key)
             return
-        self._remove(key)
+        told = self.store.told(key)  # a write has put its successor in already
+        if told is not None and told.metadata.uid == obj.metadata.uid:
+            self.store.part(key)
+            self._tell("deleted", told, None, False)
 
     # --- store and handlers ---
+
+    def _merge(self, obj: T, initial: bool) -> None:
+        """What the server showed; the store may be ahead of it by writes of ours."""
+        old = self.store.get(obj.metadata.name, obj.metadata.namespace)
+        if old is None or version_of(old) < version_of(obj):
+            self._put(obj, initial)
+        elif old.metadata.uid == obj.metadata.uid:
+            self._written(old, initial)
+        # else the store has its successor, which is told of when its own event comes
 
     def _put(self, obj: T, initial: bool) -> None:
         told = self.store.settle(key_of(obj))
@@ -278,10 +285,11 @@ class Informer(Generic[T]):
     def _remove(self, key: tuple[str, str]) -> None:
         told = self.store.settle(key)
         old = self.store.remove(key)
-        if told is not None and old is not None and told.metadata.uid != old.metadata.uid:
-            self._tell("deleted", told, None, False)
-        if old is not None:
-            self._tell("deleted", old, None, False)
+        if old is None:
+            return
+        if told is None or told.metadata.uid != old.metadata.uid:  # only a write of ours has known it
+            self._tell_change(told, None, old, False)
+        self._tell("deleted", old, None, False)
 
     def _tell_change(self, told: T | None, old: T | None, new: T, initial: bool) -> None:
         """`told` is what handlers know, `old` what the store held: newer after a write of ours."""

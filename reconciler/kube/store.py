@@ -16,8 +16,6 @@ class HasMeta(Protocol):
 
 T = TypeVar("T", bound=HasMeta)
 Key = tuple[str, str]
-GRAVES = 4096
-"""UIDs remembered after a removal; far more than writes that can be under way at once."""
 Indexer = Callable[[Any], Iterable[str]]
 
 
@@ -36,11 +34,11 @@ class Store(Generic[T]):
     """Objects by key. `indexers`: name of an index → the values under which an object is found."""
 
     def __init__(self, indexers: Mapping[str, Indexer] | None = None) -> None:
+        self.version = 0
+        """Whatever happened up to this version is in: what a write made before is here, or its end is."""
         self._objects: dict[Key, T] = {}
         self._indexers = dict(indexers or {})
         self._index: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._indexers}
-        self._removed: dict[str, None] = {}
-        """UIDs of the latest removed objects, oldest first."""
         self._untold: dict[Key, T | None] = {}
         """Keys that a write changed and no event has yet: what they held before, None for nothing."""
 
@@ -62,8 +60,6 @@ class Store(Generic[T]):
         old = self._objects.get(key)
         if old is not None:
             self._unindex(key, old)
-            if old.metadata.uid != obj.metadata.uid:
-                self._bury(old)
         self._objects[key] = obj
         for name, indexer in self._indexers.items():
             for value in indexer(obj):
@@ -74,37 +70,31 @@ class Store(Generic[T]):
         old = self._objects.pop(key, None)
         if old is not None:
             self._unindex(key, old)
-            self._bury(old)
         return old
 
-    def settle(self, key: Key, *, left: bool = False) -> T | None:
-        """What was last told of `key`: the stored object, or what a write has replaced since; told from now on.
+    def told(self, key: Key) -> T | None:
+        """What was last told of `key`: the stored object, or what a write has replaced since."""
+        return self._untold.get(key, self._objects.get(key))
 
-        With `left` only the replaced one is told of: the stored successor is still to come.
-        """
-        told = self._untold.pop(key, self._objects.get(key))
-        if left:
-            self._untold[key] = None
-        return told
+    def settle(self, key: Key) -> T | None:
+        """What was last told of `key`; the stored object is told from now on."""
+        return self._untold.pop(key, self._objects.get(key))
+
+    def part(self, key: Key) -> None:
+        """The end of what was last told of `key` is told; the stored object, its successor, is still to come."""
+        self._untold[key] = None
 
     def list(self) -> builtins.list[T]:
         return [*self._objects.values()]
 
     def apply_write(self, obj: T) -> bool:
         """Put the answer of a write in, unless the store has the same or a newer one, or has seen its end."""
-        if obj.metadata.uid in self._removed:
-            return False
         old = self._objects.get(key_of(obj))
-        if old is not None and old.metadata.uid == obj.metadata.uid and version_of(old) >= version_of(obj):
+        if version_of(obj) <= max(self.version, 0 if old is None else version_of(old)):
             return False
         self.put(obj)
         self._untold.setdefault(key_of(obj), old)
         return True
-
-    def _bury(self, old: T) -> None:
-        self._removed[old.metadata.uid] = None
-        if len(self._removed) > GRAVES:
-            del self._removed[next(iter(self._removed))]
 
     def _unindex(self, key: Key, old: T) -> None:
         for name, indexer in self._indexers.items():
