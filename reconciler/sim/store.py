@@ -58,8 +58,6 @@ class Store:
         """Of the last write."""
         self.oldest = 0
         """Lists and watches from versions before this one are gone."""
-        self.listeners: list[Callable[[Kind, Event], None]] = []
-        """Called at every write, before anybody else can know of it."""
         self._history = history
         self._tables: dict[Kind, _Table] = {}
         self.written: list[Callable[[Kind, Event], None]] = []
@@ -156,8 +154,6 @@ class Store:
             self.compact(table.events[len(table.events) // 2].version)
         for wake in table.watchers:
             wake.set()
-        for told in self.listeners:
-            told(kind, event)
 
     @staticmethod
     def _after(table: _Table, version: int) -> int:

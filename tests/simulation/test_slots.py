@@ -30,7 +30,7 @@ class Busy:
         self.releases = 0
         self._s = s
         self._upgrade = upgrade
-        s.cluster.server.store.listeners.append(self._look)
+        s.cluster.server.store.written.append(self._look)
         s.cluster.server.knobs.trouble = self._trouble
 
     def _look(self, kind: Kind, event: Event) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from reconciler.sim.faults import FAULTS
 from tests.soak import plans
-from tests.soak.playing import Outcome, play
+from tests.soak.outcome import Outcome
+from tests.soak.playing import play
 from tests.soak.pool import outcomes
 from tests.soak.report import Report
 from tests.soak.shrinking import shrink

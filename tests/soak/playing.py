@@ -10,7 +10,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,16 @@ from reconciler.api import names
 from reconciler.controller import Controller
 from reconciler.kube.errors import AlreadyExists, ApiError, NotFound, TransportError
 from reconciler.kube.resources import NODERUNTIMES, NODES
-from reconciler.sim import clock, judge, kinds
+from reconciler.sim import clock, kinds
 from reconciler.sim.agents import real_agent
 from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
 from reconciler.sim.faults import FAULTS, World
 from reconciler.sim.invariants import Observer
 from tests.soak import specs
+from tests.soak.leftovers import Fresh
+from tests.soak.outcome import Outcome
 from tests.soak.plans import Plan, Step
-from tests.soak.timeline import Timeline
+from tests.soak.timeline import Timeline, states
 
 READY_WITHIN = 3600.0
 """Simulated seconds from the last fault until every node is ready, an admin retrying what was given up: three tries of
@@ -54,31 +56,6 @@ class Parts:
 
     agent: AgentFactory = real_agent
     controller: type[Controller] = Controller
-
-
-@dataclass
-class Outcome:
-    """What became of a plan."""
-
-    plan: Plan
-    problems: list[str] = field(default_factory=list)
-    """`invariant: what was seen`, in the order of time; empty when all is well."""
-    timeline: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    """Simulated."""
-    transitions: int = 0
-    """Changes of a node's stage."""
-    restarts: int = 0
-    """Starts of containerd, the boots left out."""
-    faults: Counter[str] = field(default_factory=Counter)
-    """How often each really happened: a fault may find nothing to hit."""
-    digest: str = ""
-    """Of everything that happened: the same in each play of the plan."""
-
-    @property
-    def failure(self) -> str:
-        """The name of the first problem, by which a smaller plan is known to fail in the same way."""
-        return self.problems[0].partition(":")[0] if self.problems else ""
 
 
 def play(plan: Plan, parts: Parts = Parts()) -> Outcome:
@@ -130,14 +107,15 @@ class _Play:
             except TooLong as error:
                 self.outcome.problems.append(str(error))
             finally:
-                self.outcome.problems[:0] = [f"invariant: {breach}" for breach in observer.broken]
-                timeline.end()
+                broken = observer.broken
+                self.outcome.problems[:0] = [f"{b.invariant}: {b.what} (at {b.time:.3f} s)" for b in broken]
+                timeline.end(f"{b.time:10.3f}  ? {b.invariant}: {b.what}" for b in broken)
 
     async def _story(self, cluster: Cluster, timeline: Timeline) -> None:
         for node in cluster.nodes.values():
             await node.daemon.served()
-        before = judge.look(cluster)
-        world = World(cluster, say=timeline.fault, bodies=specs.body, names=tuple(self.plan.runtimes))
+        fresh = Fresh(cluster)
+        world = World(cluster, say=timeline.fault, bodies=specs.body, names=self.plan.runtimes)
         for name in self.plan.runtimes:
             await persist(lambda name=name: cluster.admin.create(NODERUNTIMES, specs.body(name, self.rng)))
         await self._faults(cluster, world)
@@ -150,8 +128,7 @@ class _Play:
             await persist(lambda name=name: cluster.admin.delete(NODERUNTIMES, name))
         timeline.say("deleted")
         await self._until_gone(cluster)
-        left = await self._left(cluster, before)
-        self.outcome.problems += [f"left behind: {line}" for line in left]
+        self.outcome.problems += [f"left behind: {line}" for line in await self._left(fresh)]
         await self._rest(cluster, "gone")
 
     # --- the faulty part ---
@@ -240,12 +217,12 @@ class _Play:
                 return False
         return True
 
-    async def _left(self, cluster: Cluster, before: judge.World) -> list[str]:
+    async def _left(self, fresh: Fresh) -> list[str]:
         for _ in range(int(SETTLE / POLL)):
-            if not judge.left_behind(cluster, before):
+            if not fresh.left():
                 break
             await asyncio.sleep(POLL)
-        return judge.left_behind(cluster, before)
+        return fresh.left()
 
     async def _rest(self, cluster: Cluster, what: str) -> None:
         """Ten minutes without a write and without a restart."""
@@ -300,22 +277,6 @@ async def persist(call: Callable[[], Any]) -> None:
             return
         except (ApiError, TransportError):
             await asyncio.sleep(POLL)
-
-
-def states(cluster: Cluster, node: str) -> dict[str, Any]:
-    """Runtime → what the node's annotation says of it."""
-    import msgspec
-
-    record = cluster.server.store.get(kinds.NODES, ("", node))
-    annotations = {} if record is None else record.object["metadata"].get("annotations") or {}
-    prefix = names.STATE_ANNOTATION_PREFIX
-    found = {}
-    for key in sorted(key for key in annotations if key.startswith(prefix)):
-        try:
-            found[key.removeprefix(prefix)] = msgspec.json.decode(annotations[key])
-        except msgspec.DecodeError:
-            found[key.removeprefix(prefix)] = {"stage": "unreadable"}
-    return found
 
 
 def where(cluster: Cluster) -> str:

@@ -7,7 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from multiprocessing import get_context
 
 from tests.soak import plans
-from tests.soak.playing import Outcome, play
+from tests.soak.outcome import Outcome
+from tests.soak.playing import play
 
 AHEAD = 2
 """Plans that are handed to the processes beyond those that they play."""

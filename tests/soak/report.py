@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.soak.playing import Outcome
+from tests.soak.outcome import Outcome
 
 
 class Report:
