@@ -72,6 +72,10 @@ def _values(spec: NodeRuntimeSpec) -> Iterator[str]:
     for taint in spec.startup_taints:
         if taint.effect not in TAINT_EFFECTS:
             yield f"spec.startupTaints[].effect: {taint.effect!r} is not one of {', '.join(TAINT_EFFECTS)}"
+    for place, secret in enumerate(spec.image_pull_secrets):
+        name = secret.get("name")
+        if not isinstance(name, str) or not name:
+            yield f"spec.imagePullSecrets[{place}].name: {name!r} is not the name of a Secret"
     for field, count in (
         ("maxUnavailable", spec.rollout.max_unavailable),
         ("errorBudget", spec.rollout.error_budget),

@@ -63,6 +63,10 @@ def _valid_pod(obj: Object) -> None:
         path = f"spec.containers[{place}]"
         if not container.get("image"):
             raise invalid(f'Pod "{name}" is invalid: {path}.image: Required value')
+        policy = container.get("imagePullPolicy") or "IfNotPresent"
+        if policy not in ("Always", "IfNotPresent", "Never"):
+            why = f'Unsupported value: "{policy}": supported values: "Always", "IfNotPresent", "Never"'
+            raise invalid(f'Pod "{name}" is invalid: {path}.imagePullPolicy: {why}')
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             if mount.get("name") not in volumes:
                 why = f'Not found: "{mount.get("name")}"'

@@ -64,6 +64,8 @@ def test_a_good_spec_has_no_errors() -> None:
         ),
         ({"rollout": {"maxUnavailable": -1}}, "spec.rollout.maxUnavailable: -1 is less than 0"),
         ({"rollout": {"errorBudget": -2}}, "spec.rollout.errorBudget: -2 is less than 0"),
+        ({"imagePullSecrets": [{"name": "a"}, {}]}, "spec.imagePullSecrets[1].name: None is not the name of a Secret"),
+        ({"imagePullSecrets": [{"name": ""}]}, "spec.imagePullSecrets[0].name: '' is not the name of a Secret"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_path(fields: dict[str, Any], error: str) -> None:

@@ -89,6 +89,13 @@ async def test_a_rehearsed_pod_is_checked_and_not_stored(server: ApiServer) -> N
         await client(server).get(PODS, "p", "ns")
 
 
+async def test_a_pull_policy_is_one_of_three(server: ApiServer) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"image": "x", "imagePullPolicy": "Sometimes"}]}}
+    with pytest.raises(Invalid) as refused:
+        await client(server).create(PODS, pod, "ns")
+    assert 'containers[0].imagePullPolicy: Unsupported value: "Sometimes"' in refused.value.message
+
+
 async def test_a_right_that_was_taken_is_missed_by_its_user_only(server: ApiServer) -> None:
     await client(server).create(NODES, {"metadata": {"name": "n1"}})
     server.knobs.rights.take("controller", "patch", "nodes")
