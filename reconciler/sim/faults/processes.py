@@ -185,11 +185,18 @@ def _about(rng: random.Random, span: tuple[int, int]) -> int:
 
 
 async def _at_await(world: World, name: str, process: Process, number: int) -> None:
-    """Killed when its `number`-th step from now on is due, if that is soon."""
-    loop, life, over = asyncio.get_running_loop(), process.life(), asyncio.Event()
+    def kill() -> None:
+        world.say(f"{name}: {process.user} is killed at await {number}")
+        process.kill()
+
+    await at_await(process.life(), number, kill)
+
+
+async def at_await(life: Life, number: int, kill: Callable[[], None]) -> None:
+    """`kill` is called when the `number`-th step of `life` from now on is due, if that is soon."""
+    loop, over, left = asyncio.get_running_loop(), asyncio.Event(), number
     if not isinstance(loop, VirtualLoop):
         return
-    left = number
 
     def step(context: Context) -> None:
         nonlocal left
@@ -198,8 +205,7 @@ async def _at_await(world: World, name: str, process: Process, number: int) -> N
         left -= 1
         if left == 0:
             over.set()
-            world.say(f"{name}: {process.user} is killed at await {number}")
-            process.kill()
+            kill()
 
     loop.on_step.append(step)
     try:
@@ -209,7 +215,7 @@ async def _at_await(world: World, name: str, process: Process, number: int) -> N
 
 
 async def _at_write(world: World, rng: random.Random, name: str, process: Process) -> None:
-    left, done, over = rng.randint(*WRITES), rng.random() < 0.5, asyncio.Event()
+    left, done, over = _about(rng, WRITES), rng.random() < 0.5, asyncio.Event()
 
     def befalls(request: Request) -> Trouble | None:
         nonlocal left
