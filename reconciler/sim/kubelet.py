@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,10 +97,11 @@ class Kubelet:
         rng: random.Random,
         images: set[str],
         missing: set[str],
+        here: Callable[[frozenset[str]], None] = lambda names: None,
     ) -> None:
         """`images`: what can be pulled, beside those of `sim.payload`, but for what begins as one of `missing`.
 
-        Both may change at any time.
+        Both may change at any time. `here` is told every 2 s which pods the API has for this node, by name.
         """
         self.failed_kills = 0
         """Kills that hit an outage."""
@@ -112,6 +113,7 @@ class Kubelet:
         self._rng = rng
         self._images = images
         self._missing = missing
+        self._here = here
         self._workers: dict[str, Worker] = {}
 
     async def run(self) -> None:
@@ -322,6 +324,7 @@ class Kubelet:
         await pods.synced.wait()
         while True:
             await asyncio.sleep(2.0)
+            self._here(frozenset(pod.metadata.name for pod in pods.store.list()))
             known = set(self._workers)
             orphans = {p.pod_uid for p in self._runtime.processes.values()} - known
             for uid in sorted(orphans):

@@ -50,6 +50,8 @@ STATUS_PERIOD = 1.0
 API_RETRY = 0.5
 KUBELET_START = 1.0
 """Seconds from the stop of a kubelet until the next one works: measured 0.5 to 2."""
+AGENT_MISSED = 3
+"""Looks of a kubelet, 2 s apart, after which a pod that it does not see is gone: its watch may lag."""
 AGENT_BACKOFF = 2.0
 """Seconds until kubelet starts a crashed agent again."""
 
@@ -108,6 +110,8 @@ class SimNode:
         self._make_agent = agent
         self._agent_wanted = asyncio.Event()
         self._agent_wanted.set()
+        self._agent_missed = 0
+        """How often in a row its kubelet has not seen its pod in the API."""
         self._holds = 0
         """How often the agent was held back."""
         self.life = Life()
@@ -246,6 +250,7 @@ class SimNode:
             rng=self.rng,
             images=self.images,
             missing=self.missing,
+            here=self._see_pods,
         )
         self._kubelet_task = self._tasks.create_task(self.kubelet.run())
 
@@ -309,6 +314,7 @@ class SimNode:
         while self._make_agent is not None:
             await self._agent_wanted.wait()
             holds = self._holds
+            await self._node_known()
             await self._agent_pod()
             await self.daemon.served()  # a kubelet starts no container without CRI
             if holds != self._holds:
@@ -363,6 +369,22 @@ class SimNode:
             await self._api(lambda: self.client.create(PODS, body, self.namespace))
         except AlreadyExists:
             log.debug("agent pod is known", extra={"node": self.name})
+        self._agent_missed = 0
+
+    async def _node_known(self) -> None:
+        """A DaemonSet makes pods for Nodes that there are."""
+        while True:
+            try:
+                await self._api(lambda: self.client.get(NODES, self.name))
+                return
+            except NotFound:
+                await asyncio.sleep(AGENT_BACKOFF)
+
+    def _see_pods(self, pods: frozenset[str]) -> None:
+        """Names of those that the API has for this node: an agent whose pod is gone is killed, and gets another one."""
+        self._agent_missed = 0 if self._agent_pod_name in pods else self._agent_missed + 1
+        if self._agent_missed == AGENT_MISSED and not self.life.ended.is_set():
+            self.crash_agent()
 
     async def _agent_ready(self, status: str) -> None:
         condition = {"type": "Ready", "status": status, "lastTransitionTime": rfc3339(self.clock.now())}

@@ -152,6 +152,24 @@ def test_the_pod_of_an_agent_is_deleted_and_made_again(tmp_path: Path) -> None:
     drive(tmp_path, main, agent=real_agent)
 
 
+def test_an_agent_whose_node_was_away_for_longer_than_its_pod_is_kept_gets_another_pod(tmp_path: Path) -> None:
+    async def main(bench: Bench) -> None:
+        def there() -> bool:
+            return bench.there(kinds.PODS, "reconciler-agent-node-1", names.NAMESPACE) is not None
+
+        await bench.until(there)
+        first = bench.node.agent
+        await bench.cluster.delete_node("node-1")
+        await bench.until(lambda: not there())
+        await asyncio.sleep(30)
+        assert not there()  # there is no Node that it could be for
+        await bench.node.restart_kubelet()
+        await bench.until(there, 10)
+        await bench.until(lambda: bench.node.agent not in (None, first), 10)
+
+    drive(tmp_path, main, agent=real_agent)
+
+
 def test_a_class_of_ours_that_was_deleted_is_made_again(tmp_path: Path) -> None:
     async def main(bench: Bench) -> None:
         await ready(bench)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.sim import kinds
+from reconciler.sim import judge, kinds
 from reconciler.sim.cluster import Foreign
 from tests.unit.sim.bench import Bench, drive
 
@@ -128,3 +128,16 @@ def test_nodes_leave_but_not_the_last_two(tmp_path: Path) -> None:
         assert bench.there(kinds.NODES, gone) is None
 
     drive(tmp_path, main, nodes=3)
+
+
+def test_a_node_that_joined_is_judged_as_one_that_was_fresh(tmp_path: Path) -> None:
+    async def main(bench: Bench) -> None:
+        before = judge.look(bench.cluster)
+        bench.node.labels["pool"] = "a"
+        await bench.cause("node-joins", 1)
+        await bench.cluster.nodes["node-2"].daemon.served()
+        assert judge.left_behind(bench.cluster, before) == []
+        (bench.cluster.nodes["node-2"].root / "opt/left").write_text("")
+        assert judge.left_behind(bench.cluster, before) == ["node-2: /opt/left is left"]
+
+    drive(tmp_path, main)
