@@ -17,6 +17,8 @@ K = TypeVar("K", bound=Hashable)
 
 AGEING = 30.0
 """Seconds of waiting that make up for low priority."""
+HEAP_SLACK = 16
+"""Entries of lifted keys that are not worth a sweep."""
 
 
 class Priority(enum.IntEnum):
@@ -84,6 +86,7 @@ class WorkQueue(Generic[K]):
         self._ready[key] = (rank, now if before is None else before[1])
         self._sequence += 1
         heapq.heappush(self._heap, (rank, self._sequence, key))
+        self._sweep()
         if self._metrics is not None and before is None:
             self._metrics.added(self.name)
             self._metrics.depth(self.name, len(self._ready))
@@ -179,6 +182,12 @@ class WorkQueue(Generic[K]):
                 self._metrics.depth(self.name, len(self._ready))
             return key
         return None
+
+    def _sweep(self) -> None:
+        """A key that was lifted leaves its old entry behind, which would stay for as long as there is work."""
+        if len(self._heap) > 2 * len(self._ready) + HEAP_SLACK:
+            self._heap = [entry for entry in self._heap if self._ready.get(entry[2], (None,))[0] == entry[0]]
+            heapq.heapify(self._heap)
 
     def _wake(self) -> None:
         while self._waiters:

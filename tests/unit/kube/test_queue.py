@@ -152,3 +152,16 @@ def test_a_worker_that_hangs_can_be_seen() -> None:
         assert queue.at_work() == [42.0]
 
     with_queue(body)
+
+
+def test_keys_that_are_lifted_again_and_again_beside_other_work_leave_nothing_behind() -> None:
+    async def body(queue: WorkQueue[str]) -> None:
+        for _ in range(1000):
+            queue.add("low", priority=Priority.LOW)
+            queue.add("a", priority=Priority.LOW)
+            queue.add("a")
+            assert await take(queue, 1) == ["a"]
+        assert len(queue) == 1
+        assert len(queue._heap) <= 20
+
+    with_queue(body)
