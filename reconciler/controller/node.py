@@ -135,6 +135,8 @@ class NodeReconciler:
             now = self._clock.now()
             facts = goals.facts_for(self._world, node, runtime, state, now, in_use=in_use)
             decision = decide(facts, now)
+            if not isinstance(decision, Wait):
+                outlooks.step(self._world, node, runtime, facts, decision, own_node=self._own_node)
             match decision:
                 case Wait():
                     self._look(node, runtime, facts, decision, now)

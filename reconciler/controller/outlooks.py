@@ -6,6 +6,7 @@ Reads stores only; no IO.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from reconciler.api.meta import Node
@@ -36,6 +37,23 @@ def note(
         row = rows.build(world, node, name, facts, wait, None if after is None else after.view, now)
         world.rows.setdefault(name, {})[where] = row
     return before, after
+
+
+def step(world: World, node: Node, name: str, facts: Facts, decision: Decision, *, own_node: str = "") -> None:
+    """Before a step is sent: from now on the node counts as touched, and as at work when it is or is to be, whatever
+    becomes of the write. The rest of what the last look came to stays."""
+    owner = world.runtime(name)
+    if owner is None:
+        return
+    by_node = world.outlooks.setdefault(name, {})
+    known = by_node.get(node.metadata.name)
+    known = known or _outlook(owner, node, facts, _as_wait(decision, facts.state), own_node)
+    if known is None:
+        return
+    wanted = decision.state if isinstance(decision, Move) else None
+    works = any(state is not None and state.stage not in REST for state in (facts.state, wanted))
+    view = replace(known.view, at_rest=not works)
+    by_node[node.metadata.name] = replace(known, view=view, state=wanted or facts.state)
 
 
 def survey(world: World, now: datetime) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A new leader hands out no slot before it has looked at every node: until then nobody can say how many are at work."""
 
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,16 +9,22 @@ import pytest
 from metrics.controller import ControllerMetrics
 from reconciler.api import names
 from reconciler.api.clock import SystemClock
-from reconciler.api.noderuntime import NodeRuntime
+from reconciler.api.meta import Condition, Node, NodeStatus, ObjectMeta
+from reconciler.api.node import NodeState, Stage, encode
+from reconciler.api.noderuntime import NodeRuntime, NodeRuntimeSpec, NodeRuntimeStatus
+from reconciler.controller.node import NodeReconciler
+from reconciler.controller.outlooks import admission, step
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.stopping import StopSwitch
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import NODE_INDEX, Outlook, World
 from reconciler.kube.client import Client
+from reconciler.kube.errors import ServerError
 from reconciler.kube.events import Recorder
 from reconciler.kube.resources import NODERUNTIMES, NODES
 from reconciler.kube.store import Store
-from reconciler.phases.decision import Signal, Wait
+from reconciler.phases.decision import Move, Signal, Wait
+from reconciler.phases.facts import Facts, Goal
 from reconciler.phases.rollout import View
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.server import ApiServer
@@ -27,6 +34,69 @@ WAITS = Wait(reason="WaitingForSlot", awaits=Signal.SLOT, wants_slot=True)
 
 def outlook(node: str, **view: Any) -> Outlook:
     return Outlook(view=View(node=node, **view), wait=WAITS, state=None, counted=True)
+
+
+class Down:
+    """An API server that fails at every write."""
+
+    async def patch(self, *_: object, **__: object) -> object:
+        raise ServerError(500, "InternalError", "etcd is away")
+
+
+async def test_a_node_whose_first_step_fails_counts_as_at_work() -> None:
+    world = World(
+        namespace=names.NAMESPACE,
+        nodes=Store(),
+        pods=Store({NODE_INDEX: lambda pod: [pod.spec.node_name]}),
+        runtimes=Store(),
+        revisions=Store(),
+        classes=Store(),
+    )
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    state = NodeState(uid="u", stage=Stage.INSTALL, target="r", since=now)
+    meta = ObjectMeta(name="n0", annotations={names.state_annotation("kata"): encode(state)})
+    ready = Condition(type="Ready", status="True")
+    world.nodes.put(Node(metadata=meta, status=NodeStatus(conditions=(ready,))))
+    owner = NodeRuntime(
+        metadata=ObjectMeta(name="kata", uid="u", finalizers=(names.FINALIZER,)),
+        spec=NodeRuntimeSpec(),
+        status=NodeRuntimeStatus(in_work=("n0",)),
+    )
+    world.runtimes.put(owner)
+    client: Any = Down()
+    it = NodeReconciler(
+        world,
+        client,
+        starter=client,
+        confirm=nothing,
+        clock=SystemClock(),
+        telemetry=Telemetry(Recorder(client, "test", SystemClock()), ControllerMetrics(), world.runtime),
+        changed=lambda runtime: None,
+        own_node="",
+    )
+    with pytest.raises(ServerError):
+        await it.reconcile("n0")  # its labels are to be put right
+    assert world.seen == {"n0"}
+    assert admission(world, owner).in_work == ("n0",)
+
+
+async def nothing() -> None:
+    return None
+
+
+async def test_who_is_being_touched_keeps_the_finalizer() -> None:
+    """The PATCH that begins the work on a node may be under way while its NodeRuntime is deleted."""
+    world = World(
+        namespace=names.NAMESPACE, nodes=Store(), pods=Store(), runtimes=Store(), revisions=Store(), classes=Store()
+    )
+    owner = NodeRuntime(metadata=ObjectMeta(name="kata", uid="u"), spec=NodeRuntimeSpec())
+    world.runtimes.put(owner)
+    world.outlooks["kata"] = {"n0": outlook("n0", at_rest=True, wants_slot=True)}
+    began = NodeState(uid="u", stage=Stage.INSTALL, target="r", since=datetime(2026, 1, 2, tzinfo=UTC))
+    facts = Facts(goal=Goal("u", "r"), state=None, plans={})
+    step(world, Node(metadata=ObjectMeta(name="n0")), "kata", facts, Move(state=began, reason="InstallStarted"))
+    after = world.outlooks["kata"]["n0"]
+    assert (after.state, after.view.at_rest, after.view.wants_slot) == (began, False, True)
 
 
 @pytest.mark.parametrize(
