@@ -148,8 +148,11 @@ class LightTransport:
             return await self._open()
 
     async def _open(self) -> _Connection:
-        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=1 << 20)
+        reader, writer = await self._streams()
         return _Connection(reader, writer, self._authority)
+
+    async def _streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=1 << 20)
 
     async def _headers(self) -> list[tuple[str, str]]:
         await self._read_token(force=False)

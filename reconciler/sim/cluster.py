@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
@@ -32,6 +32,7 @@ from reconciler.sim.link import Link, Taps
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.node import Runnable, SimNode
 from reconciler.sim.server import ApiServer, Knobs
+from reconciler.sim.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +75,8 @@ class Options:
     nodes: int = 3
     seed: int = 1
     controllers: int = 1
-    over_http: bool = False
-    """Clients speak HTTP over the loopback, else in memory."""
+    over: Literal["memory", "wire", "http"] = "memory"
+    """How clients reach the API server: by calls, by HTTP's bytes in memory, or over the loopback."""
     namespace: str = names.NAMESPACE
     knobs: Knobs = field(default_factory=Knobs)
     controller: type[Controller] = Controller
@@ -177,6 +178,8 @@ class Cluster:
         self.options = options
         self.server = server
         self.url = url
+        self.wires: dict[str, Wire] = {}
+        """By user; the last one that was connected."""
         self.rng = random.Random(options.seed)
         self.taps = Taps()
         self.joined: list[Callable[[SimNode], None]] = []
@@ -196,7 +199,11 @@ class Cluster:
 
     def connect(self, user: str) -> Link:
         """A link to the API server for one client."""
-        inner: Transport = LightTransport(self.url, token=user) if self.url else MemoryTransport(self.server, user=user)
+        inner: Transport = MemoryTransport(self.server, user=user)
+        if self.options.over == "wire":
+            inner = self.wires[user] = Wire(self.server, user=user)
+        elif self.url:
+            inner = LightTransport(self.url, token=user)
         return Link(inner, user=user, taps=self.taps)
 
     async def boot(self) -> None:
@@ -311,6 +318,8 @@ class Cluster:
             task.cancel()
         for node in self.nodes.values():
             node.power_off()
+        for wire in self.wires.values():
+            await wire.close()
 
     @property
     def leader(self) -> Replica | None:
@@ -322,7 +331,7 @@ async def running(options: Options) -> AsyncIterator[Cluster]:
     """The cluster is up inside the block."""
     server = ApiServer(clock=options.clock, rng=random.Random(f"{options.seed}/server"), knobs=options.knobs)
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(http.serve(server)) if options.over_http else ""
+        url = await stack.enter_async_context(http.serve(server)) if options.over == "http" else ""
         failed: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
             cluster = Cluster(options, server, url, tasks)

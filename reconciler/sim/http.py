@@ -34,7 +34,7 @@ async def serve(server: ApiServer, *, host: str = "127.0.0.1", port: int = 0) ->
     tasks: set[asyncio.Task[None]] = set()
 
     def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(_Connection(server, reader, writer).run())
+        task = asyncio.ensure_future(Connection(server, reader, writer).run())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -49,7 +49,9 @@ async def serve(server: ApiServer, *, host: str = "127.0.0.1", port: int = 0) ->
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Connection:
+class Connection:
+    """One client's connection, until either side ends it."""
+
     def __init__(self, server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._server = server
         self._reader = reader

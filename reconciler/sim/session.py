@@ -75,7 +75,7 @@ async def _run(session: Session, agent: AgentFactory, console: Console, time: Cl
             nodes=session.nodes,
             seed=session.seed,
             controllers=session.controllers,
-            over_http=not session.virtual_time,
+            over="memory" if session.virtual_time else "http",
         )
         async with running(options) as cluster:
             if session.virtual_time:

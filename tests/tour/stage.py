@@ -106,7 +106,7 @@ async def staged(root: Path) -> AsyncIterator[Stage]:
         nodes=NODES,
         seed=7,
         controllers=len(replicas),
-        over_http=True,
+        over="http",
         registry=replicas.__getitem__,
     )
     async with running(options) as cluster, AsyncExitStack() as stack:

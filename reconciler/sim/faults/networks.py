@@ -12,6 +12,8 @@ from reconciler.sim.server import Trouble
 
 CUT_SECONDS = (0.5, 5.0, 15.0, 90.0)
 """The shortest is missed by nobody, the third costs the Lease, after the longest a watch has been taken for dead."""
+WIRE_BYTES = 5_000
+"""Some answers long: of one Node, or of a page of a few."""
 DOWN_SECONDS = (0.5, 15.0)
 
 
@@ -43,6 +45,15 @@ async def net_stall(world: World, rng: random.Random) -> None:
     finally:
         for link in stalled:
             link.resume()
+
+
+@fault("wire-cut", once=True)
+async def wire_cut(world: World, rng: random.Random) -> None:
+    """The open connections of some of ours break at any byte; only where there is a wire (`Options.over`)."""
+    victim, after = victims.some(world, rng), int(WIRE_BYTES ** rng.random())
+    wires = [wire for user, wire in sorted(world.cluster.wires.items()) if victim.sent(Request("GET", "/", user=user))]
+    if found := sum(wire.cut(after) for wire in wires):
+        world.say(f"wire-cut: {found} connections of {victim} break {after} bytes from now")
 
 
 @fault("server-restart", once=True)
