@@ -15,7 +15,9 @@ from reconciler.api import names
 from reconciler.cri.api import ContainerState
 from reconciler.sim import kinds
 from reconciler.sim.cluster import Cluster
+from reconciler.sim.config import MAIN
 from reconciler.sim.kinds import Object
+from reconciler.sim.node import CONFIG
 
 LOOKED_AT = ("etc", "opt", "usr/local", "var/lib/runtime-reconciler")
 """Below a node's root: what an installer may touch."""
@@ -25,9 +27,13 @@ LEFT = (names.STATE_ANNOTATION_PREFIX, names.RETRY_ANNOTATION_PREFIX, names.SKIP
 """Annotations of Nodes that are gone with the runtime they are for."""
 
 
+FRESH = {MAIN.lstrip("/"): hashlib.sha256(CONFIG.encode()).hexdigest()}
+"""The disk of a node that joined later."""
+
+
 @dataclass(frozen=True)
 class World:
-    """How the nodes were before anything was done."""
+    """How the nodes were before anything was done; one that is not in it was fresh."""
 
     disks: Mapping[str, Mapping[str, str]]
     """Node → path → digest of the bytes."""
@@ -72,9 +78,10 @@ def _marks(cluster: Cluster, before: World) -> Iterator[str]:
     for name in cluster.nodes:
         meta = _node(cluster, name)["metadata"]
         labels = meta.get("labels") or {}
-        for key in sorted(set(labels) | set(before.labels[name])):
-            if labels.get(key) != before.labels[name].get(key):
-                yield f"{name}: label {key} is {labels.get(key)!r}, it was {before.labels[name].get(key)!r}"
+        then = before.labels.get(name, cluster.nodes[name].first_labels)
+        for key in sorted(set(labels) | set(then)):
+            if labels.get(key) != then.get(key):
+                yield f"{name}: label {key} is {labels.get(key)!r}, it was {then.get(key)!r}"
         for key in sorted(meta.get("annotations") or {}):
             if key.startswith(LEFT):
                 yield f"{name}: annotation {key} is left"
@@ -82,7 +89,7 @@ def _marks(cluster: Cluster, before: World) -> Iterator[str]:
 
 def _disks(cluster: Cluster, before: World) -> Iterator[str]:
     for name, node in cluster.nodes.items():
-        now, then = disk(node.root), before.disks[name]
+        now, then = disk(node.root), before.disks.get(name, FRESH)
         for path in sorted(set(now) | set(then)):
             if now.get(path) != then.get(path):
                 what = "is left" if path not in then else "is gone" if path not in now else "is not as it was"

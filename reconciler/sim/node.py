@@ -257,8 +257,13 @@ class SimNode:
     def _stopped(self) -> None:
         self.stops += 1
 
+    @property
+    def first_labels(self) -> dict[str, str]:
+        """With which its Node is made."""
+        return {"kubernetes.io/hostname": self.name, **self.labels}
+
     async def _register(self) -> None:
-        meta = {"name": self.name, "labels": {"kubernetes.io/hostname": self.name, **self.labels}}
+        meta = {"name": self.name, "labels": self.first_labels}
         try:
             await self._api(lambda: self.client.create(NODES, {"metadata": meta}))
         except AlreadyExists:

@@ -44,7 +44,7 @@ async def crashes(world: World, rng: random.Random) -> None:
 @fault("payload-oom", once=True)
 async def oom(world: World, rng: random.Random) -> None:
     """A payload is killed for want of memory."""
-    await _twisted(world, rng, "payload-oom", lambda behaviour: replace(behaviour, oom=True))
+    await _twisted(world, rng, "payload-oom: once", lambda behaviour: replace(behaviour, oom=True))
 
 
 @fault("payload-hangs", once=True)
@@ -52,7 +52,10 @@ async def hangs(world: World, rng: random.Random) -> None:
     """A payload does its work and never says so, sometimes deaf to SIGTERM."""
     deaf = rng.random() < 0.5
     await _twisted(
-        world, rng, "payload-hangs", lambda b: replace(b, hang=True, label=None, ignores_term=deaf or b.ignores_term)
+        world,
+        rng,
+        "payload-hangs: silent",
+        lambda b: replace(b, hang=True, label=None, ignores_term=deaf or b.ignores_term),
     )
 
 
@@ -80,13 +83,13 @@ async def restarts_containerd(world: World, rng: random.Random) -> None:
 @fault("hook-restarts-containerd")
 async def hook_restarts_containerd(world: World, rng: random.Random) -> None:
     """A payload's preStop hook restarts containerd, at each try of kubelet to kill it."""
-    await _twisted(world, rng, "hook-restarts-containerd", lambda b: replace(b, hook_restarts=True))
+    await _twisted(world, rng, "hook-restarts-containerd: once", lambda b: replace(b, hook_restarts=True))
 
 
 @fault("payload-restarts-kubelet")
 async def restarts_kubelet(world: World, rng: random.Random) -> None:
     """A payload restarts kubelet in the middle of its work."""
-    await _twisted(world, rng, "payload-restarts-kubelet", lambda b: replace(b, restarts_kubelet=True))
+    await _twisted(world, rng, "payload-restarts-kubelet: once", lambda b: replace(b, restarts_kubelet=True))
 
 
 @fault("image-missing", once=True)
@@ -188,7 +191,7 @@ async def _twisted(world: World, rng: random.Random, what: str, twist: Twist) ->
         return
 
     def befall(behaviour: Behaviour) -> Behaviour:
-        world.say(f"{what} (on {node.name})")
+        world.say(f"{what}, on {node.name}")
         begun.set()
         return twist(behaviour)
 

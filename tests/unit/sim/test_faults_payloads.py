@@ -83,7 +83,7 @@ def test_a_payload_that_crashes_fails(tmp_path: Path) -> None:
         await fault
         await bench.until(lambda: (pod(bench).get("status") or {}).get("phase") == "Failed")
         assert ended(bench)["exitCode"] == 1
-        assert bench.said == ["payload-crashes: after its work (on node-1)"]
+        assert bench.said == ["payload-crashes: after its work, on node-1"]
 
     drive(tmp_path, main)
 
