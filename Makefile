@@ -8,7 +8,7 @@ LOOPS ?= 20
 HOSTS_JOBS ?= 4
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo browser hosts chart e2e lock docs image proto rules tour clean
+.PHONY: test lint demo browser hosts chart fire e2e lock docs image proto rules tour clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,6 +47,11 @@ hosts: $(STAMP)
 # (10 minutes); no root.
 chart: $(STAMP)
 	$(BIN)/python -m pytest tests/chart
+
+# Informers under fire: 200 runs behind a proxy that cuts, stalls and lies, against a real API server. Linux and, the
+# first time, Go (10 minutes); no root.
+fire: $(STAMP)
+	$(BIN)/python -m pytest tests/fire
 
 # Linux and root: two real nodes.
 e2e: $(STAMP)

@@ -15,17 +15,22 @@ _ENDS_WITHIN = 10.0
 
 
 class ApiServer:
-    """Its files lie below `folder`; `config` is the administrator's kubeconfig."""
+    """Its files lie below `folder`; `config` is the administrator's kubeconfig, `etcd` where its store listens."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
+        """`options` of kube-apiserver's command line beside its own."""
         self.config = folder / "kubeconfig"
+        self.url = ""
+        self.etcd = ""
         self._folder = folder
+        self._options = options
         self._running: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> ApiServer:
         binaries.kubernetes("kube-apiserver", "kubectl")
         binaries.etcd()
         etcd_port, peer_port, port = _free_ports(3)
+        self.url, self.etcd = f"https://127.0.0.1:{port}", f"http://127.0.0.1:{etcd_port}"
         self._write(port)
         self._start(
             "etcd",
@@ -54,6 +59,7 @@ class ApiServer:
                 "--allow-privileged=true",
                 "--service-cluster-ip-range=10.96.0.0/16",
                 "--endpoint-reconciler-type=none",
+                *self._options,
             ],
         )
         try:

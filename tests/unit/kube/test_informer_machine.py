@@ -27,6 +27,7 @@ from reconciler.kube.transport import ByteStream, TransportError
 from reconciler.sim.clock import VirtualClock, VirtualLoop
 from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.server import ApiServer
+from tests.fire.story import Story, state
 
 NAMES = ("a", "b")
 RESOURCES: dict[str, AnyResource] = {"nodes": NODES, "configmaps": CONFIGMAPS}
@@ -98,29 +99,6 @@ class _Held:
                 if how == "politely":
                     return
                 raise TransportError("connection reset")
-
-
-class Story:
-    """What the handlers of one informer were told, folded; each word must be possible after the ones before it."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[str, str], tuple[str, int]] = {}
-        """Key → UID and version."""
-
-    def hear(self, kind: str, old: Any, new: Any, initial: bool) -> None:
-        obj = new if new is not None else old
-        key, uid, version = (obj.metadata.namespace, obj.metadata.name), obj.metadata.uid, version_of(obj)
-        before = self.known.get(key)
-        if kind == "added":
-            assert before is None, f"{key} is added, but was there as {before}"
-        elif kind == "modified":
-            assert before is not None and before[0] == uid, f"{key} {uid} is modified, but what was there is {before}"
-            assert before[1] <= version, f"{key} goes back from version {before[1]} to {version}"
-        else:
-            assert before is not None and before[0] == uid, f"{key} {uid} is deleted, but what was there is {before}"
-            del self.known[key]
-            return
-        self.known[key] = (uid, version)
 
 
 def colours(obj: Any) -> list[str]:
@@ -237,7 +215,7 @@ class InformerMachine(RuleBasedStateMachine):
     @invariant()
     def a_store_never_goes_back(self) -> None:
         for plural, informer in self.informers.items():
-            for key, (_, version) in _state(informer.store.list()).items():
+            for key, (_, version) in state(informer.store.list()).items():
                 assert version >= self.newest.get((plural, key), 0), f"{plural} {key} goes back to version {version}"
                 self.newest[(plural, key)] = version
 
@@ -260,8 +238,8 @@ class InformerMachine(RuleBasedStateMachine):
     async def _compare(self) -> None:
         nodes, _ = await self.writer.list(NODES)
         maps, _ = await self.writer.list(CONFIGMAPS, "ns", label_selector=SELECTOR)
-        for plural, truth in (("nodes", _state(nodes)), ("configmaps", _state(maps))):
-            assert _state(self.informers[plural].store.list()) == truth
+        for plural, truth in (("nodes", state(nodes)), ("configmaps", state(maps))):
+            assert state(self.informers[plural].store.list()) == truth
             assert self.stories[plural].known == truth
 
     def teardown(self) -> None:
@@ -271,10 +249,6 @@ class InformerMachine(RuleBasedStateMachine):
             for task in self.running:
                 task.cancel()
             self.runner.close()
-
-
-def _state(objects: Any) -> dict[tuple[str, str], tuple[str, int]]:
-    return {(o.metadata.namespace, o.metadata.name): (o.metadata.uid, version_of(o)) for o in objects}
 
 
 @pytest.fixture(autouse=True)
