@@ -74,7 +74,7 @@ class Transaction:
     async def drive(self, journal: Journal, pending: Pending) -> Outcome:
         """Finish the change or take it back; `files` and `handlers` of the outcome are the caller's to add."""
         if pending.step is Step.UNDOING:
-            return await self._undo(journal, pending)
+            return await self._undo(journal, pending, resumed=True)
         try:
             pending = await self._write(journal, pending)
         except Refused as error:
@@ -211,18 +211,22 @@ class Transaction:
 
     # The way back
 
-    async def _undo(self, journal: Journal, pending: Pending) -> Outcome:
+    async def _undo(self, journal: Journal, pending: Pending, *, resumed: bool = False) -> Outcome:
         """Bytes back where they still are ours, one restart, both errors told.
 
+        Where nothing had to be put back, because somebody has rewritten the file meanwhile, a daemon that serves what
+        it served before needs no restart. `resumed`: another process may have put something back already.
         Bytes that cannot be put back now (a full disk) stay pending, and the dead-man switch stays armed: it has
         its copies already.
         """
-        left = []
+        left, wrote = [], resumed
         try:
             journal, pending = await self._follow(journal, pending)
             for file in reversed(pending.files):
                 try:
+                    there = await asyncio.to_thread(self._now, file)
                     await asyncio.to_thread(self._put, file, file.after, file.before)
+                    wrote = wrote or there != file.before
                 except Refused as error:
                     if error.code is Code.NOT_WRITABLE:
                         raise
@@ -231,7 +235,8 @@ class Transaction:
             text = f"{pending.reason}; not taken back yet: {error.message}"
             return self._outcome(Verdict.BROKEN, Code.NOT_WRITABLE, text)
         if pending.commit is None:
-            pending = msgspec.structs.replace(pending, commit=self._clock.monotonic(), boot=self._boot)
+            commit = self._clock.monotonic() if wrote else 0.0
+            pending = msgspec.structs.replace(pending, commit=commit, boot=self._boot)
             journal = await self._save(journal, pending)
         proof = await self._serve(journal, pending, undo=True)
         message = pending.reason

@@ -94,6 +94,8 @@ def test_an_undo_that_the_agent_leaves_out_is_found(drive: Drive, monkeypatch: p
         left = s.left()
         assert "node-1: /etc/containerd/config.toml is not as it was" in left
         assert "node-2: /etc/containerd/config.toml is not as it was" in left
+        assert {breach.invariant for breach in s.observer.broken} == {"binaries-last", "finalizer-last"}
+        s.observer.broken.clear()
 
     drive(main)
 

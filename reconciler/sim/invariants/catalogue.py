@@ -5,10 +5,32 @@ from __future__ import annotations
 from reconciler.sim.invariants.actors import OneActor
 from reconciler.sim.invariants.barrier import Barrier
 from reconciler.sim.invariants.base import Invariant
+from reconciler.sim.invariants.claims import Claims
 from reconciler.sim.invariants.daemons import OneRestart, OurStarts
+from reconciler.sim.invariants.foreign import BinariesLast, FinalizerLast, ForeignMarks, ForeignText
+from reconciler.sim.invariants.progress import Attempts, Evidence, Once
 from reconciler.sim.invariants.slots import Slots
+from reconciler.sim.invariants.writes import BoundedLoad, BoundedText, Fenced, OnlyTheLeader
 
-INVARIANTS: tuple[type[Invariant], ...] = (Slots, OurStarts, OneRestart, OneActor, Barrier)
+INVARIANTS: tuple[type[Invariant], ...] = (
+    Slots,
+    OurStarts,
+    OneRestart,
+    OneActor,
+    Barrier,
+    ForeignMarks,
+    ForeignText,
+    FinalizerLast,
+    Claims,
+    BinariesLast,
+    Evidence,
+    Attempts,
+    OnlyTheLeader,
+    Fenced,
+    Once,
+    BoundedLoad,
+    BoundedText,
+)
 """In the order of design section 11."""
 
 

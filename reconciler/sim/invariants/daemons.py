@@ -38,6 +38,16 @@ def foreign_lines(root: Path) -> list[bytes]:
     return [line for line in _IMPORT.sub(b"", _BLOCK.sub(b"", path.read_bytes())).splitlines() if line.strip()]
 
 
+def blocks(root: Path) -> set[str]:
+    """Owners of our blocks in containerd's main file, and of our drop-ins beside it."""
+    path = root / _MAIN
+    text = path.read_bytes() if path.is_file() else b""
+    found = {owner.decode() for owner in _BLOCK.findall(text)}
+    for drop_in in (root / _MAIN).parent.rglob("runtime-reconciler-*.toml"):
+        found.add(drop_in.stem.removeprefix("runtime-reconciler-"))
+    return found
+
+
 def fails_without_us(root: Path) -> bool:
     """Whether containerd would not come up even if nothing of ours were in its main file."""
     with tempfile.TemporaryDirectory() as bare:

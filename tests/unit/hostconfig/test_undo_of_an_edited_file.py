@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from faulty_calls import Calls
-from hostconfig_bench import CRI, KATA, MAIN, Bench, Killed
+from hostconfig_bench import CRI, KATA, MAIN, Bench, Killed, Steps
 from hostconfig_trees import read
 from test_two_files_killed_at_every_step import CONFIG, DROP_IN, Bench2
 
@@ -70,6 +70,22 @@ async def test_an_edit_that_needs_our_handler_is_left_alone_and_said(bench: Benc
     assert (outcome.verdict, outcome.undone) == (Verdict.BROKEN, False)
     assert "not taken back: /etc/containerd/config.toml was edited while we worked" in outcome.message
     assert bench.config.read_bytes().endswith(needs) and b"kata-qemu.v2" in bench.config.read_bytes()
+
+
+async def test_an_undo_that_finds_nothing_to_put_back_costs_no_restart(bench: Bench) -> None:
+    """Somebody rewrites the file right before our restart: the handler never comes, and nothing of ours is there."""
+
+    class Rewritten(Steps):
+        def __call__(self, step: str) -> None:
+            if step == "reset-failed" and b"kata-qemu" in bench.config.read_bytes():
+                bench.config.write_bytes(MAIN + EDIT)
+
+    bench.steps = Rewritten()
+    outcome = await bench.engine().apply("kata", "uid-1", KATA)
+    assert (outcome.verdict, outcome.reason) == (Verdict.BROKEN, Code.VERIFY_FAILED)
+    assert bench.config.read_bytes() == MAIN + EDIT
+    assert (bench.machine.handlers, bench.machine.active, bench.machine.starts) == (("runc",), "active", 1)
+    assert bench.engine().journal() == {}
 
 
 async def test_a_file_that_somebody_deleted_stays_deleted(bench: Bench) -> None:
