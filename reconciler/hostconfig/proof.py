@@ -33,6 +33,10 @@ class Sign(enum.Enum):
     SILENT = "silent"
 
 
+NOTHING_PUT_BACK = 0.0
+"""Time of the commit of an undo that found nothing of the change on the disk."""
+
+
 @dataclass(frozen=True)
 class Proof:
     """`message` says why it is not good, or why a good one took long; known causes outside first."""
@@ -66,10 +70,17 @@ def expectation(pending: Pending) -> Expectation:
 
 
 def expectation_of_undo(pending: Pending) -> Expectation:
-    """Of the state before the change: what was served then is served again."""
+    """Of the state before the change: what was served then is served again.
+
+    Where nothing had to be put back the files are somebody else's, who may have taken other handlers out as well:
+    another restart would bring none of them.
+    """
+    gone = frozenset(pending.ours) - frozenset(pending.handlers_before)
+    if pending.commit == NOTHING_PUT_BACK:
+        return Expectation(gone=gone)
     return Expectation(
         ours=frozenset(pending.handlers_before),
-        gone=frozenset(pending.ours) - frozenset(pending.handlers_before),
+        gone=gone,
         default_runtime=pending.default_runtime,
         network_ready=pending.network_ready,
     )

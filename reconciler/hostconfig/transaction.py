@@ -20,7 +20,7 @@ from reconciler.hostconfig import directories, writing
 from reconciler.hostconfig.deadman import DeadMan
 from reconciler.hostconfig.hostroot import HostRoot
 from reconciler.hostconfig.model import Code, Outcome, Refused, Timing, Verdict
-from reconciler.hostconfig.proof import Proof, Prover, expectation, expectation_of_undo
+from reconciler.hostconfig.proof import NOTHING_PUT_BACK, Proof, Prover, expectation, expectation_of_undo
 from reconciler.hostconfig.state import Held, Journal, Pending, PendingFile, State, Step
 from reconciler.hostconfig.undoing import NoWorse, Undoing
 from reconciler.hostconfig.writing import Trace, digest
@@ -235,7 +235,7 @@ class Transaction:
             text = f"{pending.reason}; not taken back yet: {error.message}"
             return self._outcome(Verdict.BROKEN, Code.NOT_WRITABLE, text)
         if pending.commit is None:
-            commit = self._clock.monotonic() if wrote else 0.0
+            commit = self._clock.monotonic() if wrote else NOTHING_PUT_BACK
             pending = msgspec.structs.replace(pending, commit=commit, boot=self._boot)
             journal = await self._save(journal, pending)
         proof = await self._serve(journal, pending, undo=True)
