@@ -175,8 +175,11 @@ class SimNode:
     async def restart_kubelet(self) -> None:
         """What it had in hand it finds again in CRI and in the API; containers do not notice.
 
-        At its start it registers its node, as at boot.
+        At its start it registers its node, as at boot. It is systemd that does it: whoever asked may die meanwhile.
         """
+        await self.do(self._restart_kubelet())
+
+    async def _restart_kubelet(self) -> None:
         self._stop_kubelet()
         await asyncio.sleep(KUBELET_START)
         await self._register()

@@ -41,7 +41,7 @@ async def kubelet(world: World, rng: random.Random) -> None:
     node = world.some_living(rng)
     if node is not None:
         world.say(f"kubelet: that of {node.name} is restarted")
-        await node.do(node.restart_kubelet())
+        await node.restart_kubelet()
 
 
 @fault("node-again", once=True)
@@ -57,7 +57,7 @@ async def node_again(world: World, rng: random.Random) -> None:
             await _delete(world, node)
             await asyncio.sleep(gap)
         finally:
-            await node.do(node.restart_kubelet())
+            await node.restart_kubelet()
         return
     async with _without_power(world.cluster, node):
         await _delete(world, node)

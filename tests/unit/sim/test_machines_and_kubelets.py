@@ -83,6 +83,20 @@ def test_a_kubelet_registers_its_node_when_it_starts_and_not_before(tmp_path: Pa
     drive(tmp_path, main)
 
 
+def test_a_kubelet_whose_restart_was_asked_for_by_one_who_dies_is_restarted(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        node = cluster.nodes["node-1"]
+        asking = asyncio.ensure_future(node.restart_kubelet())
+        await asyncio.sleep(0.5)
+        asking.cancel()
+        await asyncio.sleep(2)
+        await phase_pod(cluster, "seconds=1")
+        await asyncio.sleep(5)
+        assert (await cluster.admin.get(PODS, "p", "ns")).status.phase == "Succeeded"
+
+    drive(tmp_path, main)
+
+
 def test_two_restarts_of_a_kubelet_at_once_leave_one_kubelet(tmp_path: Path) -> None:
     async def main(cluster: Cluster) -> None:
         node = cluster.nodes["node-1"]
