@@ -93,12 +93,12 @@ def effective_goal(facts: Facts) -> Goal:
 
 
 def deadline(facts: Facts, state: NodeState) -> datetime | None:
-    """When this stage becomes stuck. It stands still while the node is NotReady, while everything is stopped (None
-    then), and after a change of leader."""
+    """When this stage becomes stuck. It runs from the end of the pause between two tries, and stands still while the
+    node is NotReady, while everything is stopped (None then), and after a change of leader."""
     seconds = _timeout(facts, state)
     if seconds is None:
         return None
-    begin = max(state.since, facts.node_ready_since or state.since)
+    begin = max(_resumes(state), facts.node_ready_since or state.since)
     limit = stop.still(begin + timedelta(seconds=seconds), begin, facts.stops)
     if limit is None:
         return None
@@ -418,12 +418,18 @@ def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> De
     if facts.contested:
         contested = Problem("ConfigContested", cut(facts.contested))
         return _waiting(facts, state, now, Signal.CONFIG_MENDED, contested.reason, contested.message, contested)
-    if state.attempt > 1 and state.error is not None:  # without: a person does not want to wait
-        ready = state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
-        if now < ready:
-            message = _text(state.error)
-            return Wait(reason="Backoff", awaits=Signal.BACKOFF, message=message, until=ready, trouble=state.error)
+    ready = _resumes(state)
+    if now < ready:
+        message = _text(state.error)
+        return Wait(reason="Backoff", awaits=Signal.BACKOFF, message=message, until=ready, trouble=state.error)
     return MakePod(state)
+
+
+def _resumes(state: NodeState) -> datetime:
+    """When the pause before this try of a phase ends; without an error a person does not want to wait."""
+    if state.stage not in POD_STAGES or state.attempt == 1 or state.error is None:
+        return state.since
+    return state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
 
 
 def _signalled(facts: Facts, pod: PodFacts, phase: PhasePlan) -> bool:
@@ -585,7 +591,7 @@ def _enter(
         attempt = max(attempt, answer.attempt + 1)  # an answer that is there already must not count again
     entered = msgspec.structs.replace(state, stage=stage, since=now, attempt=attempt)
     seconds = _timeout(facts, entered)
-    limit = None if seconds is None else now + timedelta(seconds=seconds)
+    limit = None if seconds is None else _resumes(entered) + timedelta(seconds=seconds)
     phase = _plan(facts, entered.target).phases.get(stage)
     if not clear_label and phase is not None and phase.done_label is not None:
         clear_label = phase.done_label[0]

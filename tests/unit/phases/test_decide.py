@@ -240,6 +240,17 @@ def test_a_payload_that_hangs_is_ended_at_its_deadline() -> None:
     assert (new.attempt, new.error) == (2, Problem("PayloadTimedOut", "phase install did not end within 60 s"))
 
 
+def test_the_deadline_runs_from_the_end_of_the_pause_between_two_tries() -> None:
+    """The pause before a fifth try, 80 s, is longer than the 60 s of the phase: its payload has all of them."""
+    fifth = state(Stage.UNINSTALL, attempt=5, error=Problem("PayloadFailed"))
+    assert decide(facts(goal=Goal("u1"), state=fifth), after(80)) == MakePod(fifth)
+    hangs = facts(goal=Goal("u1"), state=fifth, pods=(pod(Stage.UNINSTALL, Outcome.RUNNING, attempt=5),))
+    assert isinstance(decide(hangs, after(139)), Wait)
+    new = moved(decide(hangs, after(140)))
+    assert (new.attempt, new.error) == (6, Problem("PayloadTimedOut", "phase uninstall did not end within 60 s"))
+    assert new.deadline == after(140 + 160 + 60)
+
+
 def test_the_deadline_stands_still_while_the_node_was_not_ready() -> None:
     hangs = facts(state=state(Stage.INSTALL), pods=(pod(Stage.INSTALL, Outcome.RUNNING),), node_ready_since=after(50))
     assert isinstance(decide(hangs, after(109)), Wait)
