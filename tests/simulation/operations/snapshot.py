@@ -1,7 +1,8 @@
 """What two clusters are compared by: everything that can be seen of them, without what must differ.
 
 Left out or replaced, and why:
-* UIDs of NodeRuntimes and pods, resourceVersions, all times, boot and machine ids: another object, another moment.
+* UIDs of NodeRuntimes and pods, resourceVersions, all times, ids of boots, machines and containers: another object, at
+  another moment.
 * `attempt` of an agent's answer: goes up with each answer for one revision, so that an old one never counts (design
   section 12). `pod` of a state: the UID of a pod that is gone.
 * What an agent's report still says of pods that are gone and of a runtime that the node does not carry: it goes with
@@ -36,7 +37,12 @@ Snapshot = dict[str, str]
 """Where → what stands there, as text."""
 MAIN = config.MAIN.lstrip("/")
 _BLOCK = re.compile(r"# runtime-reconciler: begin (\S+)\n.*?# runtime-reconciler: end \1\n", re.DOTALL)
-_TIMES = ("lastTransitionTime", "lastHeartbeatTime", "since", "creationTimestamp", "deletionTimestamp")
+_TIMES = frozenset(
+    (
+        *("creationTimestamp", "deletionTimestamp", "lastTransitionTime", "lastHeartbeatTime"),
+        *("since", "deadline", "startTime", "startedAt", "finishedAt"),
+    )
+)
 
 
 def take(cluster: Cluster, model: Model) -> Snapshot:
@@ -168,7 +174,7 @@ def _text(value: Any) -> str:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if k not in (*_TIMES, "resourceVersion")}
+        return {k: _timeless(v) for k, v in value.items() if k not in _TIMES | {"resourceVersion", "containerID"}}
     return [_timeless(v) for v in value] if isinstance(value, list | tuple) else value
 
 

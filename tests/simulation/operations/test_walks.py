@@ -7,38 +7,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from tests.simulation.operations.model import GONE, handler, snapshotter
 from tests.simulation.operations.operations import Create, Delete, Edit, Edits, Join, Label, Leave, Revert, Step, Wrong
 from tests.simulation.operations.search import edits_of
 from tests.simulation.operations.values import rows
-from tests.simulation.operations.walk import run
+from tests.simulation.operations.walk import NODES_AT_FIRST, Nodes, compare, trouble, walk
 
+TWO = {"node-1": {"pool": "a"}, "node-2": {"pool": "b"}}
 KATA, GVISOR = Create("kata"), Create("gvisor")
 
 
-def fields_apart() -> dict[str, list[Edits]]:
-    """Good values by the part of the spec that they are of: one write may change one field of each part."""
+ALONE = frozenset(
+    (
+        *("image", "imagePullPolicy", "command", "env", "resources", "securityContext", "hostPID", "hostNetwork"),
+        *("serviceAccountName", "lifecycle", "terminationGracePeriodSeconds", "timeoutSeconds"),
+        *("runtimeType", "runtimePath", "podAnnotations", "privilegedWithoutHostDevices", "options", "extra"),
+        *("overhead", "maxUnavailable", "bakeSeconds", "errorBudget", "strategy", "whenInUse"),
+    )
+)
+"""Fields that may change in the same write as any other."""
+
+
+def together(alone: bool) -> Iterator[Edits]:
+    """Each good value once: as many fields in one write as can be told apart, those that are `alone`, or the rest."""
     parts: dict[str, list[Edits]] = {}
     for path, row in rows("kata").items():
-        part = ".".join(path.split(".")[:2]) if path.startswith(("phases.", "rollout.")) else path.split(".")[0]
-        parts.setdefault(part.split("[")[0], []).extend(edits_of(path, value) for value in row.good)
-    return parts
+        if (path.rpartition(".")[2].removesuffix("[]") in ALONE) is not alone or path.startswith("paused"):
+            continue
+        part = path if alone else ".".join(path.split(".")[: 2 if path.startswith(("phases.", "rollout.")) else 1])
+        parts.setdefault(part.removesuffix("[]"), []).extend(edits_of(path, value) for value in row.good)
+    for place in range(max(map(len, parts.values()))):
+        yield sum((edits[place] for edits in parts.values() if place < len(edits)), ())
 
 
-def writes() -> Iterator[Edits]:
-    """Each good value once, one of each part at a time."""
-    parts = [edits for part, edits in fields_apart().items() if part not in ("paused", "rollout.canary")]
-    for place in range(max(map(len, parts))):
-        yield sum((edits[place] for edits in parts if place < len(edits)), ())
+def clean(*steps: Step, nodes: Nodes = NODES_AT_FIRST) -> None:
+    """As installed afresh after each step that settles, and everything there."""
+    points = walk(steps, nodes=nodes, strict=True)
+    compare(points)
+    assert trouble(points) == []
 
 
-def clean(*steps: Step, seed: int = 1) -> None:
-    fault = run(steps, seed=seed)
-    assert not fault, fault
-
-
-def test_each_good_value_of_each_field() -> None:
-    clean(Step(KATA), *(Step(Edit("kata", edits)) for edits in writes()))
+@pytest.mark.parametrize("alone", [True, False])
+def test_each_good_value_of_each_field(alone: bool) -> None:
+    clean(Step(KATA), *(Step(Edit("kata", edits)) for edits in together(alone)), nodes=TWO)
 
 
 # --- one thing before the other has ended ---

@@ -14,7 +14,7 @@ from tests.simulation.operations.model import base, phase
 from tests.simulation.operations.operations import Edits
 from tests.simulation.operations.search import edits_of
 from tests.simulation.operations.values import rows
-from tests.simulation.operations.walk import Lab, condition, edited, lab, now
+from tests.simulation.operations.walk import MEMORY, Lab, condition, edited, lab, now
 
 NODES = {"node-1": {"pool": "a"}, "node-2": {}}
 LOOK = 30.0
@@ -48,7 +48,7 @@ def test_what_an_older_crd_lets_through_is_told_and_touches_nothing() -> None:
                     found.append(f"{name}: {what}")
             assert found == [], "\n".join(found)
 
-    with tempfile.TemporaryDirectory(prefix="ops-") as root:
+    with tempfile.TemporaryDirectory(prefix="ops-", dir=MEMORY) as root:
         clock.run(main(Path(root)))
 
 

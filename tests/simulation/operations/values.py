@@ -46,6 +46,7 @@ def _handlers(r: str) -> dict[str, Row]:
     first = handler(r)
     longest = f"{r}-{'a' * (62 - len(r))}"
     served = {"name": "runc", "writtenBy": "Payload"}
+    own = {"handlers[0].name": f"{r}-own"}
     bare = {key: value for key, value in first.items() if key != "runtimeClass"}
     return {
         "handlers": Row(
@@ -74,11 +75,15 @@ def _handlers(r: str) -> dict[str, Row]:
             good=({}, {"ConfigPath": f"/opt/{r}/config.toml"}, {"Deep": {"List": [1, 2], "Flag": True}}, GONE)
         ),
         "handlers[].extra": Row(
-            good=({}, {"base_runtime_spec": "/etc/spec.json"}, {"cni_conf_dir": "/etc/cni/other"}, GONE),
-            failing=({"no_such_key": 1},),
+            good=({}, {"cni_max_conf_num": 2}, {"cni_conf_dir": "/etc/cni/other"}, GONE),
+            failing=({"no_such_key": 1}, {"base_runtime_spec": "/etc/nowhere.json"}),
         ),
         "handlers[].writtenBy": Row(
-            good=("Agent", Value("Payload", {"handlers": [served]}) if r == "kata" else "Agent", GONE),
+            good=(
+                Value("Agent", own),
+                Value("Payload", {"handlers": [served]}) if r == "kata" else Value("Agent", own),
+                Value(GONE, own),
+            ),
             failing=("Payload",),
         ),
         "handlers[].runtimeClass": Row(good=({"name": f"{r}-class"}, GONE), told=({"name": "Not_A_Name"},)),
