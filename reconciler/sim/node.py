@@ -391,7 +391,7 @@ class SimNode:
     def _see_pods(self, pods: frozenset[str]) -> None:
         """Names of those that the API has for this node: an agent whose pod is gone is killed, and gets another one."""
         self._agent_missed = 0 if self._agent_pod_name in pods else self._agent_missed + 1
-        if self._agent_missed == AGENT_MISSED and not self.life.ended.is_set():
+        if self.agent is not None and self._agent_missed == AGENT_MISSED and not self.life.ended.is_set():
             self.crash_agent()
 
     async def _agent_ready(self, status: str) -> None:
