@@ -34,10 +34,14 @@ async def edited(world: World, rng: random.Random) -> None:
         return
     name = rng.choice(known)
     spec = world.bodies(name, rng)["spec"]
-    there = people.stored(world, kinds.NODERUNTIMES, name) or {}
-    old = dict.fromkeys(there.get("spec") or {})  # a replacement, as a merge patch
     world.say(f"edited: {name}")
-    await people.persist(lambda: world.cluster.admin.patch(NODERUNTIMES, name, {"spec": {**old, **spec}}))
+
+    async def attempt() -> None:
+        there = people.stored(world, kinds.NODERUNTIMES, name)
+        if there is not None:  # the whole of it: of the old spec nothing stays
+            await world.cluster.admin.replace(NODERUNTIMES, name, {**there, "spec": spec})
+
+    await people.persist(attempt)
 
 
 @fault("deleted", once=True)

@@ -38,9 +38,11 @@ def test_a_runtime_is_created_edited_and_deleted(tmp_path: Path) -> None:
         await bench.cluster.admin.patch(
             NODERUNTIMES, RUNTIME, {"spec": {"startupTaints": [{"key": "a", "effect": "NoSchedule"}]}}
         )
+        await bench.cluster.admin.patch(NODERUNTIMES, RUNTIME, {"spec": {"phases": {"install": {"hostPID": True}}}})
         await bench.cause("edited", 5)
         assert spec(bench)["rollout"]["bakeSeconds"] == 6
         assert "startupTaints" not in spec(bench)
+        assert "hostPID" not in spec(bench)["phases"]["install"]
         await bench.cause("deleted", 1)
         assert spec(bench) == {}
         assert bench.said == ["created: kata is created", "edited: kata", "deleted: kata, Orphan"]
