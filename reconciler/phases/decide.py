@@ -384,8 +384,9 @@ def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
         message = "somebody deleted the phase pod; it is made again when gone"
         return _waiting(facts, state, now, Signal.POD_GONE, "PodEnding", message)
     limit = deadline(facts, state)
-    if limit is not None and now >= limit and pod.outcome is Outcome.RUNNING:
-        message = f"phase {state.stage} did not end within {phase.timeout:.0f} s"
+    if limit is not None and now >= limit and pod.outcome in (Outcome.RUNNING, Outcome.SUCCEEDED):
+        did = "end" if phase.done_label is None else f"label the node {'='.join(phase.done_label)}"
+        message = f"phase {state.stage} did not {did} within {phase.timeout:.0f} s"
         return _next_attempt(facts, state, Problem("PayloadTimedOut", message), now)
     broken = Problem(pod.reason, cut(pod.message)) if pod.reason in BROKEN_STARTS else None
     return _waiting(

@@ -240,6 +240,17 @@ def test_a_payload_that_hangs_is_ended_at_its_deadline() -> None:
     assert (new.attempt, new.error) == (2, Problem("PayloadTimedOut", "phase install did not end within 60 s"))
 
 
+def test_a_payload_that_ended_without_the_label_it_promised_is_tried_again() -> None:
+    """Else a node would be stuck for ever behind a pod that has Succeeded."""
+    labelled = Plan(phases={Stage.INSTALL: PhasePlan(timeout=60, done_label=("vendor/done", "yes"))}, configures=True)
+    silent = pod(Stage.INSTALL, Outcome.SUCCEEDED)
+    it = facts(state=state(Stage.INSTALL), pods=(silent,), plans={"r1": labelled})
+    assert isinstance(decide(it, after(59)), Wait)
+    new = moved(decide(it, after(60)))
+    message = "phase install did not label the node vendor/done=yes within 60 s"
+    assert (new.attempt, new.error) == (2, Problem("PayloadTimedOut", message))
+
+
 def test_the_deadline_runs_from_the_end_of_the_pause_between_two_tries() -> None:
     """The pause before a fifth try, 80 s, is longer than the 60 s of the phase: its payload has all of them."""
     fifth = state(Stage.UNINSTALL, attempt=5, error=Problem("PayloadFailed"))
