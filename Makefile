@@ -8,7 +8,7 @@ LOOPS ?= 20
 HOSTS_JOBS ?= 4
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo browser hosts chart fire e2e lock docs image proto rules tour clean
+.PHONY: test lint demo sieve browser hosts chart fire e2e lock docs image proto rules tour clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +32,10 @@ demo: $(STAMP)
 browser: $(STAMP)
 	$(BIN)/python -m tests.browser.packages
 	$(BIN)/python -m pytest tests/browser
+
+# The three patterns that break controllers, at every point of recorded runs (SIEVE="--every 10" for every tenth): hours.
+sieve: $(STAMP)
+	$(BIN)/python -m tests.sieve $(SIEVE)
 
 # Linux and root: five real containerds, which are built once and kept (10 minutes). The acceptance cases are
 # run where they lie beside this tree.
