@@ -190,8 +190,10 @@ class NodeReconciler:
             raise Stale
         body = pods.build(runtime, node.metadata.name, self._world.namespace, state, data)
         await self._confirm(node, runtime, written, body["metadata"]["name"])
+        writer = await self._writer(True)
+        self._still_serving(node, runtime, written)
         try:
-            made = await (await self._writer(True)).create(PODS, body, self._world.namespace)
+            made = await writer.create(PODS, body, self._world.namespace)
         except AlreadyExists:
             made = await self._client.get(PODS, body["metadata"]["name"], self._world.namespace)
         self._world.pods.apply_write(made)
@@ -206,11 +208,22 @@ class NodeReconciler:
         if any(pod.metadata.name != own for pod in there):
             raise Stale
 
+    def _still_serving(self, node: Node, runtime: str, state: NodeState | None) -> None:
+        """Raises Stale when containerd has gone away, as far as is known by now, since the decision was made."""
+        known = self._world.nodes.get(node.metadata.name)
+        if (
+            known is None
+            or not goals.facts_for(self._world, known, runtime, state, self._clock.now(), in_use=None).serving
+        ):
+            raise Stale
+
     async def _end(self, node: Node, runtime: str, uid: str, grace: int, writer: Client) -> None:
         pod = next((p for p in self._world.phase_pods(node.metadata.name, runtime) if p.metadata.uid == uid), None)
         if pod is None:
             return
         meta = pod.metadata
+        if grace > 0:
+            self._still_serving(node, runtime, states(node).get(runtime))
         try:
             await writer.delete(PODS, meta.name, meta.namespace, uid=uid, grace_seconds=grace)
         except (NotFound, Conflict):  # gone, or the name belongs to another pod by now
