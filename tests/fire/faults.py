@@ -49,9 +49,9 @@ def _line(code: int, reason: str) -> bytes:
     return b'{"type":"ERROR","object":' + _status(code, reason) + b"}\n"
 
 
-def draw(rng: random.Random) -> Fault:
-    """One of all; where it strikes is drawn, too."""
-    name = rng.choice(NAMES)
+def draw(rng: random.Random, *, watch: bool) -> Fault:
+    """One of all that can befall a watch, or another request; where it strikes is drawn, too."""
+    name = rng.choice(OF_A_WATCH if watch else OF_A_REQUEST)
     if name.startswith("cut-"):
         how = name.removeprefix("cut-")
         return Fault(name, cut_at=rng.choice((0, rng.randrange(400), rng.randrange(6000))), how=how)
@@ -81,3 +81,6 @@ PLAIN = {
     "closed-at-next": Fault("closed-at-next", close_after=True),
 }
 NAMES = ("cut-reset", "cut-end", "cut-half", "cut-polite", "cut-stall", "character", "delay", *PLAIN)
+OF_A_REQUEST = tuple(name for name in NAMES if not name.endswith("in-stream"))
+OF_A_WATCH = (*(name for name in NAMES if name != "closed-at-next"), "cut-stall", "cut-stall")
+"""What only a watch can meet, and what it meets for longest, more often."""

@@ -68,8 +68,8 @@ class Proxy:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def draw(self, what: str) -> Fault:
-        fault = draw(self.rng) if self.burns and self.rng.random() < self.odds else Fault("none")
+    def draw(self, what: str, *, watch: bool) -> Fault:
+        fault = draw(self.rng, watch=watch) if self.burns and self.rng.random() < self.odds else Fault("none")
         if self.dead:
             fault = Fault("dead", cut_at=-1)
         if fault.name != "none":
@@ -102,7 +102,7 @@ class _Connection:
     async def _exchange(self, head: h11.Request, body: bytes) -> bool:
         url = urlsplit(head.target.decode())
         watch = "watch=true" in url.query
-        fault = self._proxy.draw(f"{head.method.decode()} {'watch ' if watch else ''}{url.path}")
+        fault = self._proxy.draw(f"{head.method.decode()} {'watch ' if watch else ''}{url.path}", watch=watch)
         self._proxy.requests += 1
         self._proxy.at_once += not watch
         self._proxy.most_at_once = max(self._proxy.most_at_once, self._proxy.at_once)
