@@ -8,7 +8,7 @@ LOOPS ?= 20
 HOSTS_JOBS ?= 4
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint demo sieve browser hosts chart fire e2e lock docs image proto rules tour clean
+.PHONY: test lint model demo sieve browser hosts chart fire e2e lock docs image proto rules tour clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,6 +24,10 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest
+
+# The stage machine with its environment, every order of events: 3 minutes of one core.
+model: $(STAMP)
+	$(BIN)/python -m tests.model
 
 demo: $(STAMP)
 	$(BIN)/reconciler simulate --nodes 6 --loops 3 --bake 1 --seed 1

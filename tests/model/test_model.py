@@ -1,0 +1,27 @@
+"""The small instances are clean, and each planted defect is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model.defects import DEFECTS, Defect
+from tests.model.instances import SMALL, Instance
+from tests.model.report import lines
+from tests.model.rules import RULES
+
+
+@pytest.mark.parametrize("instance", SMALL, ids=lambda instance: instance.name)
+def test_no_rule_is_broken(instance: Instance) -> None:
+    outcome = instance.run()
+    assert outcome.complete
+    assert not outcome.breaches, "\n".join(lines(outcome))
+    assert {rule for rule in RULES if outcome.checked.get(rule, 0) == 0} <= {
+        "nothing begins while everything is stopped"
+    }
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_defect_is_found(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
+    defect.patch(monkeypatch)
+    outcome = defect.instance.run(defect.rule)
+    assert [what for what, _ in outcome.breaches if what.startswith(defect.rule)], outcome.breaches
