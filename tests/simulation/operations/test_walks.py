@@ -11,9 +11,10 @@ import pytest
 
 from tests.simulation.operations.model import GONE, handler, snapshotter
 from tests.simulation.operations.operations import Create, Delete, Edit, Edits, Join, Label, Leave, Revert, Step, Wrong
+from tests.simulation.operations.oracle import wrong
 from tests.simulation.operations.search import edits_of
 from tests.simulation.operations.values import rows
-from tests.simulation.operations.walk import NODES_AT_FIRST, Nodes, compare, trouble, walk
+from tests.simulation.operations.walk import NODES_AT_FIRST, Nodes, compare, walk
 
 TWO = {"node-1": {"pool": "a"}, "node-2": {"pool": "b"}}
 KATA, GVISOR = Create("kata"), Create("gvisor")
@@ -43,10 +44,10 @@ def together(alone: bool) -> Iterator[Edits]:
 
 
 def clean(*steps: Step, nodes: Nodes = NODES_AT_FIRST) -> None:
-    """As installed afresh after each step that settles, and everything there."""
+    """As installed afresh after each step that settles, and as the values have it."""
     points = walk(steps, nodes=nodes, strict=True)
     compare(points)
-    assert trouble(points) == []
+    assert wrong(points) == []
 
 
 @pytest.mark.parametrize("alone", [True, False])

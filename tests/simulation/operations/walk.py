@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -423,18 +422,6 @@ def compare(checkpoints: Sequence[Checkpoint], *, seed: int = 1) -> None:
             continue
         if lines := snapshot.difference(point.found, fresh(point.model, seed=seed)):
             raise Fault("not as installed afresh (-)\n" + "\n".join([*lines, f"after: {point.step}"]))
-
-
-def trouble(checkpoints: Sequence[Checkpoint]) -> list[str]:
-    """Settled states in which a NodeRuntime is in trouble, although every value was good."""
-    return [
-        f"{condition} after {point.step}"
-        for point in checkpoints
-        for where, text in point.found.items()
-        if where.startswith("NodeRuntime ")
-        for condition in json.loads(text)["status"]["conditions"]
-        if condition["type"] in ("Degraded", "Stuck") and condition["status"] != "False"
-    ]
 
 
 def run(steps: Sequence[Step], *, seed: int = 1, nodes: Nodes = NODES_AT_FIRST) -> str:
