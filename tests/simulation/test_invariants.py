@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from reconciler.api import names
 from reconciler.api.node import NodeState, Stage, encode
@@ -162,6 +163,25 @@ def test_slots_two_nodes_at_work_although_the_list_is_short(plant: Plant) -> Non
             await p.move(p.state(Stage.INSTALL, uid=uid), node)
 
     assert plant("slots", main) == ["kata: 2 nodes in work, 1 allowed: node-1, node-2"]
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"), [(True, []), (False, ["kata: 2 nodes in work, 1 allowed: node-1, node-2"])]
+)
+def test_slots_a_stuck_node_that_gave_its_own_back_waits_with_a_new_goal(
+    plant: Plant, passed: bool, said: list[str]
+) -> None:
+    async def main(p: Planted) -> None:
+        state = p.state(Stage.INSTALL, uid=await p.owner())
+        moment = p.cluster.options.clock.now() + timedelta(seconds=1)
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-1"]}}, subresource="status")
+        await p.move(structs.replace(state, deadline=moment))
+        await asyncio.sleep(2 if passed else 0)
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-2"]}}, subresource="status")
+        await p.move(structs.replace(state, target="r2", deadline=moment + timedelta(hours=1)))
+        await p.move(state, "node-2")
+
+    assert plant("slots", main) == said
 
 
 def test_slots_a_node_leaves_rest_without_one(plant: Plant) -> None:

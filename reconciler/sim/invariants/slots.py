@@ -108,10 +108,22 @@ class Slots(Invariant):
         if grown := [node for node in after if node not in before]:
             limit = self._limit(new)
             self._limits.update(((step.name, node), limit) for node in grown)
+            self._excused.difference_update((step.name, node) for node in grown)
             if len(after) > limit:
                 yield f"{step.name}: {len(after)} nodes in status.inWork, {limit} allowed: {', '.join(after)}"
         for gone in (node for node in before if node not in after):
             self._limits.pop((step.name, gone), None)
+            self._gave_back(step.name, gone)
+
+    def _gave_back(self, runtime: str, name: str) -> None:
+        """A node that is stuck or NotReady by then has cause until it has one again: a new goal begins nothing."""
+        node = self.around.node(name)
+        state = None if node is None else states(node).get(runtime)
+        if node is None or state is None:
+            return
+        stuck = state.deadline is not None and self.around.cluster.options.clock.now() >= state.deadline
+        if stuck or condition(node, "Ready") != "True":
+            self._excused.add((runtime, name))
 
     def _holders(self, node: str) -> frozenset[str]:
         owners = self.around.objects(kinds.NODERUNTIMES)
