@@ -8,7 +8,7 @@ LOOPS ?= 20
 HOSTS_JOBS ?= 4
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint model demo sieve browser hosts chart fire e2e lock docs image proto rules tour clean
+.PHONY: test lint model demo sieve browser hosts chart conformance fire e2e lock docs image proto rules tour clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -60,6 +60,11 @@ chart: $(STAMP)
 # first time, Go (10 minutes); no root.
 fire: $(STAMP)
 	$(BIN)/python -m pytest tests/fire
+
+# What the embedded API server is held to in `make test`, held to a real one. Linux and, the first time, Go
+# (10 minutes); no root.
+conformance: $(STAMP)
+	$(BIN)/python -m tests.conformance
 
 # Linux and root: two real nodes.
 e2e: $(STAMP)

@@ -110,7 +110,11 @@ class Client:
             raise _no_answer(resource, str(error)) from error
 
     async def create(self, resource: Resource[T], body: Any, namespace: str = "", *, rehearse: bool = False) -> T:
-        """With `rehearse` nothing is stored, and an unknown field is an error: every check of the server's is made."""
+        """With `rehearse` nothing is stored, and an unknown field is an error: every check of the server's is made.
+
+        `body` need not say its kind; a custom resource that does not is refused.
+        """
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         query = {**DRY_RUN, "fieldValidation": "Strict"} if rehearse else None
         response = await self._send("POST", resource.path(namespace), query=query, body=body)
         return _object(resource, response)

@@ -44,6 +44,10 @@ class Resource(Generic[T]):
     salvage: Callable[[bytes, str], T] | None = None
     """What is made of an object that does not fit `type`, and of the decoder's error; None: it cannot be used."""
 
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
     def decode(self, raw: bytes | msgspec.Raw) -> T:
         """Raises msgspec.MsgspecError on what is not such an object and cannot be salvaged."""
         try:

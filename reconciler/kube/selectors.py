@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from reconciler.api.meta import LabelSelector, Requirement
 
 _SET = re.compile(r"^(?P<key>[^\s!=,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
+_EQUAL = re.compile(r"^(?P<key>[^\s!=,()]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^\s!=,()]*)$")
+_KEY = re.compile(r"[^\s!=,()]+")
 _SPLIT = re.compile(r",(?![^()]*\))")
 
 
@@ -36,32 +38,18 @@ def parse(text: str) -> LabelSelector:
     return LabelSelector(match_expressions=tuple(_requirement(part) for part in parts))
 
 
-def parse_fields(text: str) -> dict[str, str]:
-    """`spec.nodeName=x,metadata.name=y` as a mapping; only equality is supported. Raises ValueError."""
-    fields = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        key, sign, value = part.partition("=")
-        if not sign or key.endswith("!"):
-            raise ValueError(f"field selector {part!r}: only key=value is supported")
-        fields[key] = value.removeprefix("=")
-    return fields
-
-
 def _requirement(part: str) -> Requirement:
     found = _SET.match(part)
     if found is not None:
         values = tuple(v.strip() for v in found["values"].split(","))
         return Requirement(key=found["key"], operator="In" if found["op"] == "in" else "NotIn", values=values)
-    if "!=" in part:
-        key, value = part.split("!=", 1)
-        return Requirement(key=key.strip(), operator="NotIn", values=(value.strip(),))
-    if "=" in part:
-        key, value = part.split("=", 1)
-        return Requirement(key=key.strip(), operator="In", values=(value.removeprefix("=").strip(),))
-    if part.startswith("!"):
-        return Requirement(key=part[1:].strip(), operator="DoesNotExist")
-    if re.fullmatch(r"[^\s()]+", part):
-        return Requirement(key=part, operator="Exists")
+    equal = _EQUAL.match(part)
+    if equal is not None:
+        operator = "NotIn" if equal["op"] == "!=" else "In"
+        return Requirement(key=equal["key"], operator=operator, values=(equal["value"],))
+    if _KEY.fullmatch(part.removeprefix("!").strip()):
+        operator = "DoesNotExist" if part.startswith("!") else "Exists"
+        return Requirement(key=part.removeprefix("!").strip(), operator=operator)
     raise ValueError(f"label selector part {part!r} cannot be read")
 
 

@@ -1,8 +1,10 @@
 """The garbage collector: what becomes of dependents when their owner goes.
 
-Background: dependents go after the owner. Foreground: the owner waits, marked, until its dependents are
-gone; they are deleted as soon as it is marked, **whatever other finalizers it has** (which is why nothing
-that an undo needs may carry an owner reference to the NodeRuntime). Orphan: the references are taken off.
+Background: dependents go after the owner. Foreground: the owner waits, marked, until those of its
+dependents are gone that say `blockOwnerDeletion`; all of them are deleted as soon as it is marked,
+**whatever other finalizers it has** (which is why nothing that an undo needs may carry an owner reference
+to the NodeRuntime). Orphan: the references are taken off. An object that is created for owners that are
+gone is taken away.
 """
 
 from __future__ import annotations
@@ -76,6 +78,14 @@ def on_marked(writer: Writer, index: Index, kind: Kind, key: Key) -> None:
         _finish_foreground(writer, index, meta["uid"])
 
 
+def on_created(writer: Writer, index: Index, kind: Kind, key: Key) -> None:
+    """An object whose owners are all gone is taken away."""
+    record = writer.get(kind, key)
+    owners = [] if record is None else record.object["metadata"].get("ownerReferences") or ()
+    if owners and all(index.there(owner["uid"]) is None for owner in owners):
+        writer.delete(kind, key, {"propagationPolicy": "Background"})
+
+
 def on_removed(writer: Writer, index: Index, uid: str, owners: list[str]) -> None:
     """An object is gone: its dependents follow, and an owner that waited for it may go."""
     for kind, key in index.dependents(uid):
@@ -94,10 +104,17 @@ def on_removed(writer: Writer, index: Index, uid: str, owners: list[str]) -> Non
 def _finish_foreground(writer: Writer, index: Index, uid: str) -> None:
     ref = index.there(uid)
     record = None if ref is None else writer.get(*ref)
-    if ref is None or record is None or index.dependents(uid):
+    if ref is None or record is None or any(_blocks(writer, dependent, uid) for dependent in index.dependents(uid)):
         return
     if FOREGROUND in (record.object["metadata"].get("finalizers") or ()):
         writer.update(*ref, "", lambda obj: _without(obj, FOREGROUND))
+
+
+def _blocks(writer: Writer, dependent: Ref, owner: str) -> bool:
+    """Whether the owner, in the foreground, waits for it."""
+    record = writer.get(*dependent)
+    refs = () if record is None else record.object["metadata"].get("ownerReferences") or ()
+    return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in refs)
 
 
 def _without(obj: Object, finalizer: str) -> Object:

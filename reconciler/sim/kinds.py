@@ -5,13 +5,13 @@ Rules are those of Kubernetes 1.34's strategies (`pkg/registry/*/strategy.go`).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api import crd, names, quantity
-from reconciler.sim.failures import bad_request, invalid
+from reconciler.api import crd, names
+from reconciler.sim import rules
+from reconciler.sim.failures import Cause
 
 Object = dict[str, Any]
 """A Kubernetes object as plain JSON values; one that is stored is never changed in place."""
@@ -34,12 +34,26 @@ class Kind:
     """`metadata.generation` goes up when something outside metadata and status changes."""
     graceful: bool = False
     """Deleted in two steps: marked with a grace period, removed by the kubelet."""
-    immutable: tuple[str, ...] = ()
-    """Top-level fields that may not change once they are there."""
-    validate: Callable[[Object], None] | None = None
-    """Raises ApiFailure 422 on an object that the registry's strategy refuses."""
+    unconditional: bool = True
+    """May be replaced by an object that names no resourceVersion."""
+    upsert: bool = False
+    """A replacement of what is not there creates it."""
+    fields: tuple[str, ...] = ()
+    """What a field selector may name beside `metadata.name` and `metadata.namespace`."""
+    own_fields: bool = False
+    """Fields are converted by the kind itself, which words the refusal of one in another way."""
+    omitted: tuple[str, ...] = ()
+    """Top-level maps that are left out when they are empty."""
+    rules: Callable[[Object, Object | None], Iterator[Cause]] | None = None
+    """What the registry's strategy refuses, see `sim.rules`."""
+    unknown: Callable[[Object], list[str]] | None = None
+    """Paths of fields that a built-in kind does not know."""
     schema: dict[str, Any] | None = None
     """Structural schema of a custom resource: what it does not know is pruned, what does not fit it is refused."""
+
+    @property
+    def built_in(self) -> bool:
+        return self.schema is None
 
     @property
     def api_version(self) -> str:
@@ -49,62 +63,20 @@ class Kind:
         return hash((self.group, self.plural))
 
 
-def _valid_node_runtime(obj: Object) -> None:
-    name = obj["metadata"]["name"]
-    if len(name) > names.RUNTIME_NAME_MAX:
-        raise invalid(f"{names.KIND} {name!r}: name is longer than {names.RUNTIME_NAME_MAX} characters")
-
-
-def _valid_pod(obj: Object) -> None:
-    """The few rules of `pkg/apis/core/validation` that a phase of a NodeRuntime can break."""
-    name, spec = obj["metadata"]["name"], obj.get("spec") or {}
-    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
-    for place, container in enumerate(spec.get("containers") or ()):
-        path = f"spec.containers[{place}]"
-        if not container.get("image"):
-            raise invalid(f'Pod "{name}" is invalid: {path}.image: Required value')
-        policy = container.get("imagePullPolicy") or "IfNotPresent"
-        if policy not in ("Always", "IfNotPresent", "Never"):
-            why = f'Unsupported value: "{policy}": supported values: "Always", "IfNotPresent", "Never"'
-            raise invalid(f'Pod "{name}" is invalid: {path}.imagePullPolicy: {why}')
-        for number, mount in enumerate(container.get("volumeMounts") or ()):
-            if mount.get("name") not in volumes:
-                why = f'Not found: "{mount.get("name")}"'
-                raise invalid(f'Pod "{name}" is invalid: {path}.volumeMounts[{number}].name: {why}')
-
-
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""RFC 1123, as `k8s.io/apimachinery/pkg/util/validation`."""
-
-
-def _valid_runtime_class(obj: Object) -> None:
-    """`pkg/apis/node/validation`; quantities are the decoder's."""
-    name, handler = obj["metadata"]["name"], obj.get("handler") or ""
-    for resource, amount in ((obj.get("overhead") or {}).get("podFixed") or {}).items():
-        try:
-            quantity.value(amount)
-        except ValueError:
-            why = f"overhead.podFixed.{resource}: quantities must match the regular expression"
-            raise bad_request(f'RuntimeClass in version "v1" cannot be handled as a RuntimeClass: {why}') from None
-    if _SUBDOMAIN.fullmatch(name) is None:
-        why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
-        raise invalid(f'RuntimeClass.node.k8s.io "{name}" is invalid: metadata.name: Invalid value: "{name}": {why}')
-    if _LABEL.fullmatch(handler) is None:
-        why = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
-        raise invalid(f'RuntimeClass.node.k8s.io "{name}" is invalid: handler: Invalid value: "{handler}": {why}')
-
-
-def _valid_config_map(obj: Object) -> None:
-    """The decoder's rule: `data` is a map of strings."""
-    for key, value in (obj.get("data") or {}).items():
-        if not isinstance(value, str):
-            raise bad_request(f'ConfigMap in version "v1" cannot be handled: data.{key}: expected a string')
-
-
 KINDS = (
     Kind("", "v1", "namespaces", "Namespace", namespaced=False),
-    Kind("", "v1", "nodes", "Node", namespaced=False, status=True, status_metadata=True),
+    Kind(
+        "",
+        "v1",
+        "nodes",
+        "Node",
+        namespaced=False,
+        status=True,
+        status_metadata=True,
+        fields=("spec.unschedulable",),
+        own_fields=True,
+        rules=rules.node,
+    ),
     Kind(
         "",
         "v1",
@@ -115,25 +87,35 @@ KINDS = (
         status_metadata=True,
         generation=True,
         graceful=True,
-        immutable=("spec",),
-        validate=_valid_pod,
+        fields=("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase"),
+        own_fields=True,
+        rules=rules.pod,
+        unknown=rules.unknown_in_pod,
     ),
-    Kind("", "v1", "configmaps", "ConfigMap", namespaced=True, validate=_valid_config_map),
-    Kind("", "v1", "events", "Event", namespaced=True),
+    Kind("", "v1", "configmaps", "ConfigMap", namespaced=True, omitted=("data",), rules=rules.config_map),
     Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
     Kind("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, status=True, generation=True),
     Kind("apps", "v1", "deployments", "Deployment", namespaced=True, status=True, generation=True),
-    Kind("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True, immutable=("data",)),
-    Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
-    Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
+    Kind("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True, rules=rules.controller_revision),
+    Kind(
+        "coordination.k8s.io",
+        "v1",
+        "leases",
+        "Lease",
+        namespaced=True,
+        unconditional=False,
+        upsert=True,
+        rules=rules.lease,
+    ),
+    Kind("events.k8s.io", "v1", "events", "Event", namespaced=True, upsert=True, rules=rules.event),
     Kind(
         "node.k8s.io",
         "v1",
         "runtimeclasses",
         "RuntimeClass",
         namespaced=False,
-        immutable=("handler",),
-        validate=_valid_runtime_class,
+        unconditional=False,
+        rules=rules.runtime_class,
     ),
     Kind(
         names.GROUP,
@@ -143,12 +125,17 @@ KINDS = (
         namespaced=False,
         status=True,
         generation=True,
-        validate=_valid_node_runtime,
+        unconditional=False,
+        own_fields=True,
+        rules=rules.node_runtime,
         schema=crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
     ),
 )
 
 _BY_PATH: Mapping[tuple[str, str, str], Kind] = {(k.group, k.version, k.plural): k for k in KINDS}
+
+
+GROUPS = frozenset(kind.group for kind in KINDS)
 
 
 def find(group: str, version: str, plural: str) -> Kind | None:
@@ -164,6 +151,8 @@ def named(kind: str, group: str = "") -> Kind:
     raise KeyError(f"{group}/{kind}")
 
 
+NAMESPACES = named("Namespace")
+SERVICEACCOUNTS = named("ServiceAccount")
 NODES = named("Node")
 PODS = named("Pod")
 LEASES = named("Lease", "coordination.k8s.io")

@@ -21,7 +21,7 @@ from reconciler.api.clock import Clock
 from reconciler.api.meta import ObjectMeta
 from reconciler.cri.api import ContainerState, CriError, Sandbox
 from reconciler.kube.client import Client
-from reconciler.kube.errors import ApiError, Conflict, NotFound, TransportError
+from reconciler.kube.errors import ApiError, Conflict, Invalid, NotFound, TransportError
 from reconciler.kube.informer import Informer
 from reconciler.kube.resources import PODS, RUNTIMECLASSES, Resource
 from reconciler.kube.transport import STRATEGIC_MERGE_PATCH
@@ -314,7 +314,7 @@ class Kubelet:
                     content_type=STRATEGIC_MERGE_PATCH,
                 )
                 return
-            except (NotFound, Conflict):
+            except (NotFound, Invalid):  # it is another pod by now
                 return
             except (ApiError, TransportError):
                 await asyncio.sleep(API_RETRY)

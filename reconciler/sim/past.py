@@ -32,7 +32,7 @@ class Past:
         return store.at(kind, self.shown(store, user, kind))
 
     def events(self, store: Store, user: str, kind: Kind, after: int) -> tuple[list[Event], int]:
-        """What a watch at `after` is shown next, and the version that it is at then. Raises ApiFailure 410, 504."""
+        """What a watch at `after` is shown next, and the version that it is at then. Raises ApiFailure 410."""
         shown = max(self.shown(store, user, kind), after)
         events = [event for event in store.since(kind, after) if event.version <= shown]
         return (merged(events) if self.merges(user, kind) else events), shown

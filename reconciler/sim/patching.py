@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from reconciler.sim.failures import ApiFailure, bad_request, invalid
+from reconciler.sim.failures import bad_request, unprocessable, unsupported
 
 MERGE_KEYS = {
     "conditions": "type",
@@ -26,16 +26,22 @@ SETS = {"finalizers"}
 """Lists of plain values with patchStrategy=merge."""
 
 
-def apply(obj: Any, patch: Any, content_type: str) -> Any:
-    """`obj` after `patch`. Raises ApiFailure: 400 on nonsense, 415 on an unknown type, 422 on a failed test."""
+def kind_of(content_type: str, *, built_in: bool) -> str:
+    """Which patch that is. Raises ApiFailure 415; strategic merge is for built-in kinds only."""
     kind = content_type.partition(";")[0].strip()
+    offered = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC_MERGE_PATCH] if built_in else ())]
+    if kind not in offered:
+        raise unsupported(offered)
+    return kind
+
+
+def apply(obj: Any, patch: Any, kind: str) -> Any:
+    """`obj` after `patch`. Raises ApiFailure: 400 on nonsense, 422 on what cannot be carried out."""
     if kind == MERGE_PATCH:
         return merge(obj, _mapping(patch))
     if kind == STRATEGIC_MERGE_PATCH:
         return strategic(obj, _mapping(patch))
-    if kind == JSON_PATCH:
-        return json_patch(obj, patch)
-    raise ApiFailure(415, "UnsupportedMediaType", f"patch type {kind!r} is not offered")
+    return json_patch(obj, patch)
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -97,7 +103,7 @@ def _operate(obj: Any, operation: dict[str, Any]) -> Any:
     match operation.get("op"):
         case "test":
             if _read(obj, path) != operation.get("value"):
-                raise invalid(f"the server rejected our request: test of {operation['path']} failed")
+                raise unprocessable()
             return obj
         case "add":
             return _write(obj, path, operation.get("value"), add=True)
@@ -113,7 +119,7 @@ def _operate(obj: Any, operation: dict[str, Any]) -> Any:
             source = _pointer(operation.get("from", ""))
             value = _read(obj, source)
             return _write(_remove(obj, source), path, value, add=True)
-    raise bad_request(f"JSON patch operation {operation.get('op')!r} is not known")
+    raise unprocessable()
 
 
 def _pointer(text: str) -> list[str]:
@@ -129,7 +135,7 @@ def _read(obj: Any, path: list[str]) -> Any:
         try:
             obj = obj[int(part)] if isinstance(obj, list) else obj[part]
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise invalid(f"the server rejected our request: path /{'/'.join(path)} is not there") from error
+            raise unprocessable() from error
     return obj
 
 
@@ -140,14 +146,14 @@ def _write(obj: Any, path: list[str], value: Any, *, add: bool) -> Any:
     if isinstance(obj, list):
         return _write_item(obj, head, rest, value, add=add)
     if not isinstance(obj, dict) or (rest and head not in obj):
-        raise invalid(f"the server rejected our request: path part {head!r} is not there")
+        raise unprocessable()
     return {**obj, head: _write(obj.get(head), rest, value, add=add)}
 
 
 def _write_item(items: list[Any], head: str, rest: list[str], value: Any, *, add: bool) -> list[Any]:
     index = len(items) if head == "-" else int(head)
     if index > len(items):
-        raise invalid(f"the server rejected our request: index {index} is out of range")
+        raise unprocessable()
     if not rest and add:
         return [*items[:index], value, *items[index:]]
     return [*items[:index], _write(items[index], rest, value, add=add), *items[index + 1 :]]

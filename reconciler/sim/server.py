@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -19,17 +20,30 @@ import msgspec
 from reconciler.api.clock import Clock
 from reconciler.kube.transport import JSON, Response
 from reconciler.sim import patching
-from reconciler.sim.failures import ApiFailure, bad_request, not_found
+from reconciler.sim.failures import (
+    ApiFailure,
+    Cause,
+    bad_request,
+    invalid_options,
+    not_found,
+    not_offered,
+    token_expired,
+    too_large,
+    unsupported,
+)
 from reconciler.sim.flow import STRAIGHT, Dropped, Flow, carried
 from reconciler.sim.kinds import Kind, Object
 from reconciler.sim.past import Past
-from reconciler.sim.requests import Filter, Request, Target, target
+from reconciler.sim.requests import Filter, Request, Target, number, rehearsed, target
 from reconciler.sim.rights import Rights
 from reconciler.sim.store import Event, Key, Record, Store
 from reconciler.sim.writes import Manner, Writer
 
 AUDIT_LENGTH = 200_000
 """Requests kept for whoever wants to count them."""
+BODIES = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
+BOOKMARK_BEFORE_END = 2.0
+"""Seconds: a watch that is about to end sends one (`cacher.go`)."""
 WATCH_SECONDS = 1800.0
 """Of a watch that names no `timeoutSeconds`: the API server's `--min-request-timeout`."""
 
@@ -70,7 +84,7 @@ class Trouble:
 class Knobs:
     """How the server behaves where the real one may behave either way."""
 
-    bookmark_seconds: float = 30.0
+    bookmark_seconds: float = 60.0
     expired_in_stream: bool = True
     """A watch from a compacted version: an ERROR event in a good stream, or else a plain 410."""
     trouble: Callable[[Request], Trouble | None] = lambda request: None
@@ -121,7 +135,16 @@ class Served:
 class ApiServer:
     """Raises Dropped where the client is to see its connection break."""
 
-    def __init__(self, *, clock: Clock, rng: random.Random, history: int = 50_000, knobs: Knobs | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        history: int = 50_000,
+        knobs: Knobs | None = None,
+        namespaces: frozenset[str] | None = None,
+    ) -> None:
+        """`namespaces`: those that are there without an object; None: every one is."""
         self.store = Store(history=history)
         self.knobs = knobs or Knobs()
         self.audit: deque[Audit] = deque(maxlen=AUDIT_LENGTH)
@@ -129,7 +152,7 @@ class ApiServer:
         """The request that is being carried out: what is written meanwhile is written by it."""
         self.answered: list[Callable[[Request, int], None]] = []
         """Told of each request and its status, watches at their begin."""
-        self._writer = Writer(self.store, clock=clock, rng=rng)
+        self._writer = Writer(self.store, clock=clock, rng=rng, namespaces=namespaces)
         self._generation = 0
         """Of watches; those of an older one are broken."""
 
@@ -173,15 +196,17 @@ class ApiServer:
             case "GET", False:
                 return self._list(goal, request)
             case "POST", False:
-                return _raw(self._writer.create(goal.kind, goal.namespace, _object(request), manner), 201)
-            case "PUT", True:
                 body = _object(request)
-                return _raw(self._writer.update(goal.kind, _key(goal), goal.subresource, lambda old: body, manner))
+                if goal.kind.namespaced and not goal.namespace:
+                    raise not_offered()
+                return _written(self._writer.create(goal.kind, goal.namespace, body, manner), manner, 201)
+            case "PUT", True:
+                return self._replace(goal, _object(request), manner)
             case "PATCH", True:
-                return _raw(self._patch(goal, request, manner))
+                return _written(self._patch(goal, request, manner), manner)
             case "DELETE", True:
-                return _raw(self._writer.delete(goal.kind, _key(goal), request.json() if request.body else {}, manner))
-        raise ApiFailure(405, "MethodNotAllowed", f"{request.method} is not offered on {request.path}")
+                return self._delete(goal, _object(request) if request.body else {}, manner)
+        raise not_offered()
 
     async def watch(self, request: Request) -> Served:
         """Begin a watch; its end is the end of the chunks."""
@@ -214,32 +239,67 @@ class ApiServer:
         if _cached(request):
             record = dict(self.knobs.past.collection(self.store, request.user, goal.kind)).get(_key(goal))
         if record is None:
-            raise not_found(goal.kind.plural, goal.name)
+            raise not_found(goal.kind, goal.name)
         return record
 
     def _manner(self, request: Request) -> Manner:
+        validation = request.query.get("fieldValidation") or "Warn"
         return Manner(
-            strict=request.query.get("fieldValidation") == "Strict",
-            rehearsed=request.query.get("dryRun") == "All",
+            strict=validation == "Strict",
+            warn=validation == "Warn",
+            rehearsed=rehearsed(request),
             by_schema=self.knobs.schema,
         )
 
     def _patch(self, goal: Target, request: Request, manner: Manner) -> Record:
+        kind = patching.kind_of(request.content_type, built_in=goal.kind.built_in)
         patch = request.json()
 
         def change(old: Object) -> Object:
-            new: Object = patching.apply(old, patch, request.content_type)
+            new: Object = patching.apply(old, patch, kind)
             return new
 
         return self._writer.update(goal.kind, _key(goal), goal.subresource, change, manner)
 
-    def _list(self, goal: Target, request: Request) -> Response:
-        chosen = Filter(goal.namespace, request.query)
-        version, after = self.store.version, None
+    def _replace(self, goal: Target, body: Object, manner: Manner) -> Response:
+        if goal.kind.upsert and not goal.subresource and self.store.get(goal.kind, _key(goal)) is None:
+            return _written(self._writer.create(goal.kind, goal.namespace, body, manner), manner, 201)
+        return _written(self._writer.replace(goal.kind, _key(goal), goal.subresource, body, manner), manner)
+
+    def _delete(self, goal: Target, options: Object, manner: Manner) -> Response:
+        """What is gone is answered with a Status, what waits (and any pod) with its last form."""
+        record = self._writer.delete(goal.kind, _key(goal), options, manner)
+        gone = manner.rehearsed or self.store.get(goal.kind, _key(goal)) is None
+        if goal.kind.graceful or not gone:
+            return _raw(record)
+        details = {"name": goal.name, "kind": goal.kind.plural, "uid": record.object["metadata"]["uid"]}
+        if goal.kind.group:
+            details["group"] = goal.kind.group
+        head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return _json({**head, "details": details})
+
+    def _at(self, goal: Target, request: Request) -> tuple[int, Key | None, list[tuple[Key, Record]]]:
+        """Version, last key of the page before, and what there was then. Raises ApiFailure."""
+        asked = request.query.get("resourceVersion", "")
         if token := request.query.get("continue"):
+            if asked not in ("", "0"):
+                raise bad_request("specifying resource version is not allowed when using continue")
             version, after = _resume(token)
-        pairs = list(self.store.all(goal.kind)) if after is None else self.store.at(goal.kind, version)
-        limit = int(request.query.get("limit", "0"))
+            if version < self.store.oldest and version:
+                raise token_expired(_token(0, after))
+            now = version or self.store.version
+            return now, after, self.store.at(goal.kind, now)
+        exact = _match(request) == "Exact"
+        if (version := _version(asked)) > self.store.version:
+            raise too_large(version, self.store.version)
+        if exact:
+            return version, None, self.store.at(goal.kind, version)
+        return self.store.version, None, list(self.store.all(goal.kind))
+
+    def _list(self, goal: Target, request: Request) -> Response:
+        chosen = Filter(goal.kind, goal.namespace, request.query)
+        version, after, pairs = self._at(goal, request)
+        limit = max(number(request.query, "limit") or 0, 0)
         if _cached(request):  # the cache knows no pages
             version, limit = self.knobs.past.shown(self.store, request.user, goal.kind), 0
             pairs = self.knobs.past.collection(self.store, request.user, goal.kind)
@@ -248,17 +308,19 @@ class ApiServer:
         meta: dict[str, Any] = {"resourceVersion": str(version)}
         if len(page) < len(found):
             meta["continue"] = _token(version, page[-1][0])
-            meta["remainingItemCount"] = len(found) - len(page)
+            if chosen.everything:
+                meta["remainingItemCount"] = len(found) - len(page)
         body = {"kind": f"{goal.kind.kind}List", "apiVersion": goal.kind.api_version, "metadata": meta}
-        return _json({**body, "items": [msgspec.Raw(record.raw) for _, record in page]})
+        return _json({**body, "items": [msgspec.Raw(_item(goal.kind, record)) for _, record in page]})
 
     def _begin(self, request: Request) -> Served:
         goal = target(request.path)
         self.knobs.rights.check(request, goal)
-        chosen = Filter(goal.namespace, request.query)
+        chosen = Filter(goal.kind, goal.namespace, request.query)
         asked = request.query.get("resourceVersion", "")
         if asked and not asked.isdigit():
-            raise bad_request(f"resourceVersion {asked!r} is not a number")
+            why = f'resourceVersion: Invalid value: "{asked}": strconv.ParseUint: parsing "{asked}": invalid syntax'
+            raise ApiFailure(500, "", why)
         fresh = asked in ("", "0")
         version = self.store.version if fresh else int(asked)
         if asked == "0":
@@ -282,7 +344,8 @@ class ApiServer:
         end = loop.time() + float(request.query.get("timeoutSeconds") or WATCH_SECONDS)
         bookmarks = request.query.get("allowWatchBookmarks", "") == "true"
         generation = self._generation
-        wake, quiet = self.store.subscribe(kind), False
+        mark = self._next_mark(loop.time(), end)
+        wake = self.store.subscribe(kind)
         try:
             for record in seed:
                 yield _line("ADDED", record.raw)
@@ -295,11 +358,18 @@ class ApiServer:
                     return
                 if lines := b"".join(_seen(chosen, event) for event in events):
                     yield lines
-                elif quiet and bookmarks:
-                    yield _line("BOOKMARK", _bookmark(kind, version))
-                quiet = not await _woken(wake, min(self.knobs.bookmark_seconds, end - loop.time()))
+                if mark <= loop.time() < end:
+                    mark = self._next_mark(loop.time(), end)
+                    if bookmarks and version <= self.store.version:  # a watch from the future gets none
+                        yield _line("BOOKMARK", _bookmark(kind, version))
+                await _woken(wake, min(mark, end) - loop.time())
         finally:
             self.store.unsubscribe(kind, wake)
+
+    def _next_mark(self, now: float, end: float) -> float:
+        """When the next bookmark is due: regularly, and shortly before the end."""
+        last = end - BOOKMARK_BEFORE_END
+        return min(now + self.knobs.bookmark_seconds, last if now < last else end)
 
     def _note(self, request: Request, status: int) -> None:
         try:
@@ -308,8 +378,8 @@ class ApiServer:
             return
         now = asyncio.get_running_loop().time()
         method = "WATCH" if request.is_watch else request.method
-        rehearsed = request.query.get("dryRun") == "All"
-        self.audit.append(Audit(request.user, method, goal, status, now, rehearsed))
+        dry = request.query.get("dryRun") == "All"
+        self.audit.append(Audit(request.user, method, goal, status, now, dry))
         for told in self.answered:
             told(request, status)
 
@@ -329,10 +399,45 @@ def _key(goal: Target) -> Key:
 
 
 def _object(request: Request) -> Object:
+    if request.content_type.partition(";")[0].strip() != JSON:
+        raise unsupported(BODIES)
     body = request.json()
     if not isinstance(body, dict):
         raise bad_request("the body is not an object")
     return body
+
+
+def _match(request: Request) -> str:
+    """`resourceVersionMatch`. Raises ApiFailure 422 where it has nothing to match."""
+    match = request.query.get("resourceVersionMatch", "")
+    if match and not request.query.get("resourceVersion"):
+        says = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise invalid_options("ListOptions", Cause("resourceVersionMatch", says))
+    return match
+
+
+def _version(asked: str) -> int:
+    """Of a list. Raises ApiFailure 400."""
+    if asked and not asked.isdigit():
+        why = f'Invalid value: "{asked}": strconv.ParseUint: parsing "{asked}": invalid syntax'
+        raise bad_request(f"invalid resource version: resourceVersion: {why}")
+    return int(asked or 0)
+
+
+def _item(kind: Kind, record: Record) -> bytes:
+    """One of a list: objects of built-in kinds do not say there what they are."""
+    if not kind.built_in:
+        return record.raw
+    return msgspec.json.encode({k: v for k, v in record.object.items() if k not in ("kind", "apiVersion")})
+
+
+def _written(record: Record, manner: Manner, status: int = 200) -> Response:
+    warned = {"warning": ", ".join(f"299 - {_quoted(text)}" for text in manner.warnings)} if manner.warnings else {}
+    return Response(status, {"content-type": JSON, **warned}, record.raw)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '\\"') + '"'
 
 
 def _raw(record: Record, status: int = 200) -> Response:
@@ -353,21 +458,28 @@ def _bookmark(kind: Kind, version: int) -> bytes:
 
 
 def _seen(chosen: Filter, event: Event) -> bytes:
-    """The line of a watch: an object that comes into a selector is added, one that leaves it deleted."""
+    """The line of a watch: an object that comes into a selector is added, one that leaves it deleted, as it was."""
     before = event.old is not None and chosen.holds(event.old.object)
     after = event.new is not None and chosen.holds(event.new.object)
-    if event.new is None or not after:
+    if event.new is None:
         return _line("DELETED", event.last.raw) if before else b""
+    if event.old is not None and not after:
+        return _line("DELETED", _under(event.old.object, event.version)) if before else b""
+    if not after:
+        return b""
     return _line("MODIFIED" if before else "ADDED", event.new.raw)
 
 
-async def _woken(wake: asyncio.Event, seconds: float) -> bool:
-    try:
+def _under(obj: Object, version: int) -> bytes:
+    """The object as it was, under a later version."""
+    return msgspec.json.encode({**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}})
+
+
+async def _woken(wake: asyncio.Event, seconds: float) -> None:
+    """Wait for it, but not for longer."""
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(seconds, 0)):
             await wake.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 async def _once(chunk: bytes) -> AsyncGenerator[bytes]:

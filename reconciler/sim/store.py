@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.sim.failures import expired, too_large
+from reconciler.sim.failures import expired
 from reconciler.sim.kinds import Kind, Object
 
 Key = tuple[str, str]
@@ -103,11 +103,9 @@ class Store:
         return sorted(records.items())
 
     def since(self, kind: Kind, version: int) -> list[Event]:
-        """Events after `version`. Raises ApiFailure 410 when some are compacted, 504 when it is in the future."""
+        """Events after `version`, none when it is in the future. Raises ApiFailure 410 when some are compacted."""
         if version < self.oldest:
             raise expired(version, self.oldest)
-        if version > self.version:
-            raise too_large(version, self.version)
         table = self._table(kind)
         return table.events[self._after(table, version) :]
 

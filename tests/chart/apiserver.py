@@ -1,4 +1,4 @@
-"""etcd and a kube-apiserver on the loopback: what validates objects, without a node, a controller or root."""
+"""etcd and a kube-apiserver on the loopback: what validates objects, without a node or root."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ _ENDS_WITHIN = 10.0
 
 
 class ApiServer:
-    """Its files lie below `folder`; `config` is the administrator's kubeconfig, `etcd` where its store listens."""
+    """Its files lie below `folder`; `config` is the administrator's kubeconfig, `etcd` where its store listens.
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    `controllers`: with kube-controller-manager, for what the garbage collector and the namespace controller do.
+    """
+
+    def __init__(self, folder: Path, *options: str, controllers: bool = False) -> None:
         """`options` of kube-apiserver's command line beside its own."""
         self.config = folder / "kubeconfig"
+        self.authority = folder / "certificates/apiserver.crt"
         self.url = ""
         self.etcd = ""
+        self._controllers = controllers
         self._folder = folder
         self._options = options
         self._running: list[subprocess.Popen[bytes]] = []
@@ -29,6 +34,8 @@ class ApiServer:
     def __enter__(self) -> ApiServer:
         binaries.kubernetes("kube-apiserver", "kubectl")
         binaries.etcd()
+        if self._controllers:
+            binaries.kubernetes("kube-controller-manager")
         etcd_port, peer_port, port = _free_ports(3)
         self.url, self.etcd = f"https://127.0.0.1:{port}", f"http://127.0.0.1:{etcd_port}"
         self._write(port)
@@ -67,7 +74,22 @@ class ApiServer:
         except TimeoutError as error:
             self.__exit__()
             raise TimeoutError(f"{error}; see the logs in {self._folder}") from error
+        if self._controllers:
+            self._start_controllers()
         return self
+
+    def _start_controllers(self) -> None:
+        self._start(
+            "controllers",
+            [
+                paths.binaries("kubernetes", paths.KUBERNETES) / "kube-controller-manager",
+                f"--kubeconfig={self.config}",
+                f"--service-account-private-key-file={self._folder / 'sa.key'}",
+                "--use-service-account-credentials",
+                "--leader-elect=false",
+                "--secure-port=0",
+            ],
+        )
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._running):

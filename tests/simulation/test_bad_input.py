@@ -42,7 +42,8 @@ def test_the_schema_refuses_wrong_types_and_names_unknown_fields(drive: Drive) -
         with pytest.raises(Invalid) as refused:
             await s.create(wrong)
         assert refused.value.message == (
-            'NodeRuntime "kata" is invalid: spec.paused: Invalid value: in body must be of type boolean'
+            'NodeRuntime.runtime-reconciler.io "kata" is invalid: '
+            "spec.paused: Invalid value: in body must be of type boolean"
         )
         unknown = simple()
         unknown["spec"]["pausd"] = True

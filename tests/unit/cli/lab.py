@@ -95,7 +95,11 @@ class Cluster:
         await self._client.patch(PODS, pod.metadata.name, {"status": told}, NS, subresource="status")
 
     async def leader(self, renewed: datetime) -> None:
-        spec = {"holderIdentity": "controller-1", "leaseDurationSeconds": 10, "renewTime": rfc3339(renewed)}
+        spec = {
+            "holderIdentity": "controller-1",
+            "leaseDurationSeconds": 10,
+            "renewTime": f"{renewed:%Y-%m-%dT%H:%M:%S.%fZ}",
+        }
         await self._client.create(LEASES, {"metadata": {"name": names.LEASE_NAME}, "spec": spec}, NS)
 
 

@@ -30,6 +30,7 @@ from reconciler.sim.server import ApiServer
 NS = "runtime-reconciler"
 SERVING = {"type": "ContainerdServing", "status": "True"}
 CONTESTED = {"type": "ConfigContested", "status": "True"}
+RUNS = {"containers": [{"name": "agent", "image": "agent"}]}
 READY = {"type": "Ready", "status": "True"}
 REPORT = "agent.runtime-reconciler.io/report"
 
@@ -189,7 +190,7 @@ def test_a_pod_that_no_kubelet_ends_is_named_and_not_waited_for() -> None:
     async def scenario() -> None:
         it = Cluster()
         labels = {names.COMPONENT_LABEL: names.COMPONENT_AGENT}
-        pod = {"metadata": {"name": "agent-1", "labels": labels}, "spec": {"nodeName": "dead", "containers": []}}
+        pod = {"metadata": {"name": "agent-1", "labels": labels}, "spec": {"nodeName": "dead", **RUNS}}
         await it.admin.create(PODS, pod, NS)
         begun = asyncio.get_running_loop().time()
         await it.teardown()

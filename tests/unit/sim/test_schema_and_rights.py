@@ -90,7 +90,10 @@ async def test_a_rehearsed_pod_is_checked_and_not_stored(server: ApiServer) -> N
 
 
 async def test_a_pull_policy_is_one_of_three(server: ApiServer) -> None:
-    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"image": "x", "imagePullPolicy": "Sometimes"}]}}
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "x", "image": "x", "imagePullPolicy": "Sometimes"}]},
+    }
     with pytest.raises(Invalid) as refused:
         await client(server).create(PODS, pod, "ns")
     assert 'containers[0].imagePullPolicy: Unsupported value: "Sometimes"' in refused.value.message

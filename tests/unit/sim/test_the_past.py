@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.clock import SystemClock
-from reconciler.kube.transport import MERGE_PATCH
+from reconciler.kube.transport import JSON, MERGE_PATCH
 from reconciler.sim import kinds
 from reconciler.sim.past import Past
 from reconciler.sim.requests import Request
@@ -43,7 +43,9 @@ class Cache:
 
     def _ask(self, method: str, path: str, body: Any = None, user: str = "behind", **query: str) -> tuple[int, Any]:
         data = None if body is None else json.dumps(body).encode()
-        response = self.server.answer(Request(method, path, query, data, MERGE_PATCH, user))
+        response = self.server.answer(
+            Request(method, path, query, data, MERGE_PATCH if method == "PATCH" else JSON, user)
+        )
         return response.status, json.loads(response.body)
 
     def read(self, path: str, user: str = "behind", **query: str) -> Any:
