@@ -84,7 +84,7 @@ class Trouble:
 class Knobs:
     """How the server behaves where the real one may behave either way."""
 
-    bookmark_seconds: float = 60.0
+    bookmark_seconds: float = 30.0
     expired_in_stream: bool = True
     """A watch from a compacted version: an ERROR event in a good stream, or else a plain 410."""
     trouble: Callable[[Request], Trouble | None] = lambda request: None

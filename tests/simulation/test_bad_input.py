@@ -51,7 +51,8 @@ def test_the_schema_refuses_wrong_types_and_names_unknown_fields(drive: Drive) -
             await s.cluster.admin.create(
                 NODERUNTIMES, unknown, rehearse=True
             )  # as kubectl asks: fieldValidation=Strict
-        assert strict.value.message == 'strict decoding error: unknown field "spec.pausd"'
+        head = 'NodeRuntime in version "v1alpha1" cannot be handled as a NodeRuntime: '
+        assert strict.value.message == f'{head}strict decoding error: unknown field "spec.pausd"'
 
     drive(main)
 

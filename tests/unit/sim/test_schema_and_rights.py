@@ -47,7 +47,8 @@ async def test_a_strict_write_names_the_unknown_field(server: ApiServer) -> None
     with pytest.raises(ApiError) as refused:
         await client(server).create(NODERUNTIMES, body(phases={"install": {"image": "x", "imag": "y"}}), rehearse=True)
     assert refused.value.status == 400
-    assert refused.value.message == 'strict decoding error: unknown field "spec.phases.install.imag"'
+    head = 'NodeRuntime in version "v1alpha1" cannot be handled as a NodeRuntime: '
+    assert refused.value.message == f'{head}strict decoding error: unknown field "spec.phases.install.imag"'
 
 
 @pytest.mark.parametrize(
