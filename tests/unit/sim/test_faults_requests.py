@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import itertools
+import json
 from collections import Counter
 from pathlib import Path
 
