@@ -77,7 +77,7 @@ async def killed_again(world: World, rng: random.Random) -> None:
         node.daemon.crash()
 
 
-@fault("slow-start")
+@fault("slow-start", once=True)
 async def slow_start(world: World, rng: random.Random) -> None:
     """Every start of one containerd takes long, the next one at once."""
     node, least = world.some_living(rng, lambda n: n.daemon.start_seconds == START_SECONDS), rng.uniform(2.0, 15.0)
@@ -108,7 +108,7 @@ async def without_cri(world: World, rng: random.Random) -> None:
         await node.do(_restarted(node))
 
 
-@fault("cri-hangs")
+@fault("cri-hangs", once=True)
 async def cri_hangs(world: World, rng: random.Random) -> None:
     """CRI of one node does not answer for some seconds."""
     await _hung(world, rng, "cri-hangs", rng.uniform(*HANG_SECONDS))
@@ -120,7 +120,7 @@ async def not_ready(world: World, rng: random.Random) -> None:
     await _hung(world, rng, "not-ready", rng.uniform(*NOT_READY_SECONDS))
 
 
-@fault("start-limit")
+@fault("start-limit", once=True)
 async def start_limit(world: World, rng: random.Random) -> None:
     """Somebody restarts containerd until systemd's start limit leaves it failed."""
     node = world.some_living(rng, lambda n: n.daemon.serving)

@@ -23,7 +23,7 @@ LEAST_NODES = 2
 """That many stay."""
 
 
-@fault("reboot")
+@fault("reboot", once=True)
 async def reboot(world: World, rng: random.Random) -> None:
     """A machine is rebooted."""
     await _away(world, rng, "reboot", rng.uniform(*REBOOT_SECONDS))
