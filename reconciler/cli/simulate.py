@@ -17,7 +17,10 @@ from reconciler.sim.agents import real_agent
 Nodes = Annotated[int, typer.Option(min=1, max=500, help="Nodes of the cluster.")]
 Loops = Annotated[int, typer.Option(min=1, help="How often the runtime is installed and uninstalled.")]
 Faults = Annotated[
-    str, typer.Option(help=f"What goes wrong: all, none, or some of {', '.join(known_faults.FAULTS)} (commas between).")
+    str,
+    typer.Option(
+        help=f"What goes wrong: all, none, or some of {', '.join(known_faults.parse('all'))} (commas between)."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Decides everything that is left to chance.")]
 Pace = Annotated[float, typer.Option(min=0.1, help="Mean seconds between two faults of one kind.")]
