@@ -186,6 +186,7 @@ class Bench:
         (root / "etc/containerd").mkdir(parents=True)
         (root / "etc/containerd/config.toml").write_bytes(MAIN)
         self.root, self.machine, self.steps = root, HostSystemd(root), Steps()
+        self.boot_id = "boot-1"
 
     @property
     def config(self) -> Path:
@@ -204,7 +205,7 @@ class Bench:
             cri=cri,
             clock=clock,
             timing=timing,
-            boot_id=lambda: "boot-1",
+            boot_id=lambda: self.boot_id,
             outside=outside,
             trace=self.steps,
         )

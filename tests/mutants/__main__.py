@@ -1,0 +1,49 @@
+"""`python -m tests.mutants`: plants each defect, plays seeds until something sees it, and prints a table.
+
+Exit code 1 if one is not seen within its number of seeds, or if the product as it is fails one of those seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from tests.mutants.catching import Caught, hunt
+from tests.mutants.defects import DEFECTS
+
+
+def main() -> int:
+    options = _options()
+    chosen = [number for number, defect in enumerate(DEFECTS) if options.only in ("", defect.name)]
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("forkserver")) as pool:
+        found = []
+        for caught in pool.map(hunt, chosen):
+            print(_row(caught), flush=True)
+            found.append(caught)
+    missed = [caught.defect for caught in found if caught.seed is None]
+    print(
+        f"{len(found) - len(missed)} of {len(found)} defects caught" + (f"; not: {', '.join(missed)}" if missed else "")
+    )
+    return 1 if missed else 0
+
+
+def _row(caught: Caught) -> str:
+    seen = f"seed {caught.seed:3d} of {caught.allowed}" if caught.seed is not None else f"NOT in {caught.allowed}"
+    return f"{caught.defect:22s} {seen:14s} {caught.by[:110]}"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--only", default="", help="the name of one defect")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        command = [sys.executable, "-m", "tests.mutants", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})
+    sys.exit(main())

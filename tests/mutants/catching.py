@@ -1,0 +1,34 @@
+"""Plays plans with a defect planted, until one of them ends badly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.mutants.defects import DEFECTS
+from tests.soak import plans
+from tests.soak.playing import play
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What became of one defect."""
+
+    defect: str
+    allowed: int
+    """Seeds."""
+    seed: int | None
+    """The first one that saw it."""
+    by: str
+    """What saw it, and what it said."""
+
+
+def hunt(number: int) -> Caught:
+    """Play the plans of seed 1, 2, 3 … with that defect of DEFECTS."""
+    defect = DEFECTS[number]
+    for seed in range(1, defect.seeds + 1):
+        plan = plans.draw(seed, faults=defect.faults)
+        with defect.apply():
+            outcome = play(plan)
+        if outcome.problems:
+            return Caught(defect.name, defect.seeds, seed, outcome.problems[0])
+    return Caught(defect.name, defect.seeds, None, "")
