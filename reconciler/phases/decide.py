@@ -187,7 +187,7 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
             or _start(facts, now)
             or _begin_removal(facts, state, now)
         )
-    if state.draining:
+    if state.draining and (goal.revision == state.installed or not facts.reinstall):
         return Move(state=msgspec.structs.replace(state, draining=False), reason="Kept")
     if _moved(facts, state):
         return _start(facts, now) or _begin_again(facts, state, goal, now)

@@ -18,10 +18,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="seed of the first one")
     parser.add_argument("--length", type=int, default=12, help="steps of a walk")
     parser.add_argument("--no-shorten", action="store_true", help="print failing walks as they are")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no walk after so many")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    begun, failed = time.monotonic(), []
+    begun, walks, failed = time.monotonic(), 0, []
     for seed in range(options.first, options.first + options.seeds):
+        if time.monotonic() - begun > options.seconds:
+            break
+        walks += 1
         steps = steps_of(seed, options.length)
         fault = run(steps, seed=seed)
         if not fault:
@@ -32,7 +36,7 @@ def main() -> int:
             fault = run(steps, seed=seed)
         print(f"seed {seed} fails:", *(f"  {step}" for step in steps), fault, "", sep="\n", flush=True)
     seconds = time.monotonic() - begun
-    print(f"{options.seeds} walks of {options.length} steps in {seconds:.0f} s, failed: {failed or 'none'}")
+    print(f"{walks} walks of {options.length} steps in {seconds:.0f} s, failed: {failed or 'none'}")
     return 1 if failed else 0
 
 

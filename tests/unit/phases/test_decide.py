@@ -343,6 +343,19 @@ def test_what_an_earlier_try_wrote_goes_also_when_this_revision_writes_nothing()
     assert new.stage is Stage.UNCONFIGURE
 
 
+def test_a_reinstall_waits_for_the_pods_that_use_its_handlers_and_says_so_once() -> None:
+    upgrade = {"goal": Goal("u1", "r2"), "reinstall": True, "served": FULL.handlers, "in_use": ("shop/web",)}
+    new = moved(decide(facts(state=state(Stage.READY, installed="r1"), **upgrade), T0))
+    assert (new.stage, new.draining) == (Stage.READY, True)
+    waits = decide(facts(state=new, **upgrade), T0)
+    assert isinstance(waits, Wait)
+    assert (waits.reason, waits.until) == ("HandlerInUse", after(5))
+    out = moved(decide(facts(state=new, **{**upgrade, "in_use": ()}), T0))
+    assert (out.stage, out.target, out.draining) == (Stage.UNCONFIGURE, "r1", False)
+    kept = moved(decide(facts(state=new, **{**upgrade, "reinstall": False}), T0))
+    assert (kept.stage, kept.draining) == (Stage.READY, False)
+
+
 def test_a_revert_to_what_is_installed_forgets_the_revision_that_failed() -> None:
     back = state(Stage.READY, installed="r1", failed="r2", error=Problem("VerifyFailed", "x"))
     served = FULL.handlers
