@@ -9,7 +9,7 @@ from tests.model.real import Payload
 from tests.model.rules import Rules
 from tests.model.system import AGENT, REST, Cell, Host, Pod, System, Work, with_cell, with_host, with_runtime
 
-ALL = frozenset(
+EVERY = frozenset(
     {
         "payload",
         "deletes",

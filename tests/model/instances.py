@@ -1,11 +1,22 @@
-"""What is explored: how many nodes and runtimes, with which payload, and which events in any number and order."""
+"""What is explored: how many nodes and runtimes, with which payload, and which events.
+
+Steps of the controller, kubelet and the agent, and changes of the goal, come in every order and any number, unless
+`goals` counts them; disturbances of the groups named, as many as `faults` says. The product of two nodes and two
+runtimes is whole for one revision and no disturbance. Disturbances are explored on one node: what nodes share are the
+slots, and without `memory` a node's slot comes and goes whenever `admit` might give or take it, so whatever happens on
+a node among many happens there, too. With `memory` the leader's looks are part of the state and `admit` itself decides.
+
+Not explored: two leaders that write at the same time (a Lease ends 3 s after its holder has stopped, and a new leader
+is taken to begin when requests of the old one are over), stores that lag by more than the write under way, deselected
+nodes, startup taints, canaries and budgets, `whenInUse: Force`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tests.model.controller import Controller
-from tests.model.environment import Environment
+from tests.model.environment import EVERY, Environment
 from tests.model.explore import SETTLES, Explorer, Outcome
 from tests.model.real import Payload, Real
 from tests.model.rules import Rules
@@ -58,13 +69,14 @@ def _named(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
+ONE = ("r1",)
 SMALL = (
-    Instance(name="1 node, 1 runtime: payloads fail", groups=_named("payload"), faults=1, revisions=("r1",)),
-    Instance(name="1 node, 2 runtimes", runtimes=2, revisions=("r1",)),
+    Instance(name="1 node, 1 runtime: payloads fail", groups=_named("payload"), faults=1, revisions=ONE),
+    Instance(name="1 node, 2 runtimes: every change of the goals", runtimes=2, revisions=ONE),
     Instance(
-        name="2 nodes, 1 runtime: leaders change",
+        name="2 nodes, 1 runtime: leaders change, requests fail",
         hosts=2,
-        revisions=("r1",),
+        revisions=ONE,
         memory=True,
         groups=_named("crash"),
         faults=1,
@@ -72,15 +84,36 @@ SMALL = (
     ),
 )
 """Some seconds."""
+FOUR_PHASES = Payload(("pre-install", "install", "uninstall", "post-uninstall"))
 ALL = (
     *SMALL,
-    Instance(name="1 node, 1 runtime: no disturbance, writes arrive late", slow=True),
+    Instance(name="1 node, 1 runtime: writes arrive late", slow=True),
+    Instance(name="1 node, 1 runtime: four phases", payload=FOUR_PHASES),
+    Instance(name="1 node, 1 runtime: Reinstall", payload=Payload(reinstall=True)),
+    Instance(
+        name="1 node, 1 runtime: done by a label",
+        payload=Payload(label=True),
+        groups=_named("payload"),
+        faults=1,
+        revisions=ONE,
+    ),
     Instance(name="1 node, 1 runtime: the Node goes and comes back", groups=_named("gone"), faults=1),
     Instance(name="1 node, 1 runtime: outages", groups=_named("containerd node agent"), faults=1),
-    Instance(name="1 node, 1 runtime: people and the stop", groups=_named("stop")),
+    Instance(name="1 node, 1 runtime: people and the stop", groups=_named("people stop"), goals=4),
     Instance(name="1 node, 1 runtime: handlers, labels, pods", groups=_named("lost users labels deletes"), faults=1),
-    Instance(name="1 node, 1 runtime: deadlines, leaders", groups=_named("late crash"), faults=1),
-    Instance(name="2 nodes, 2 runtimes", hosts=2, runtimes=2, revisions=("r1",), goals=2),
+    Instance(name="1 node, 1 runtime: payloads, deadlines, leaders", groups=_named("payload late crash"), faults=1),
+    Instance(name="1 node, 1 runtime: any disturbance", groups=EVERY, faults=1, goals=3, revisions=ONE),
+    Instance(
+        name="1 node, 2 runtimes: payloads, outages",
+        runtimes=2,
+        groups=_named("payload containerd"),
+        faults=1,
+        revisions=ONE,
+    ),
+    Instance(
+        name="2 nodes, 1 runtime: late writes of one leader", hosts=2, memory=True, slow=True, goals=3, revisions=ONE
+    ),
+    Instance(name="2 nodes, 2 runtimes: every change of the goals", hosts=2, runtimes=2, revisions=ONE),
 )
 
 

@@ -11,7 +11,7 @@ from tests.model.explore import Outcome
 def lines(outcome: Outcome) -> Iterator[str]:
     yield (
         f"{outcome.name}: {outcome.states} states, {outcome.transitions} transitions, depth {outcome.depth}, "
-        f"{outcome.seconds:.1f} s"
+        f"{outcome.seconds:.1f} s of CPU"
     )
     if not outcome.complete:
         yield "  INCOMPLETE: there are more states than its limit"
@@ -29,6 +29,6 @@ def totals(outcomes: Iterable[Outcome]) -> Iterator[str]:
         checked.update(outcome.checked)
         states, transitions = states + outcome.states, transitions + outcome.transitions
         seconds += outcome.seconds
-    yield f"{states} states, {transitions} transitions, {seconds:.1f} s"
+    yield f"{states} states, {transitions} transitions, {seconds:.1f} s of CPU"
     yield "how often each rule was asked (once per state, or per step that it speaks of):"
     yield from (f"  {count:>9}  {rule}" for rule, count in sorted(checked.items()))
