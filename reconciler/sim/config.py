@@ -20,6 +20,10 @@ BUILT_IN = {"runc": {"runtime_type": "io.containerd.runc.v2"}}
 SNAPSHOTTERS = frozenset({"overlayfs", "native", "btrfs", "zfs", "devmapper", "aufs"})
 
 
+DISABLED = "unknown service runtime.v1.RuntimeService"
+"""All that is said of a plugin that was not even tried; of one that failed, containerd says why."""
+
+
 @dataclass(frozen=True)
 class Loaded:
     """`error` is set when the daemon would exit; `cri_error` when it would run without its CRI plugin."""
@@ -40,7 +44,7 @@ def load(root: Path) -> Loaded:
     plugin = CRI if version >= 2 or not _main(root).exists() else CRI_V1
     cri = merged.get("plugins", {}).get(plugin, {})
     if plugin in merged.get("disabled_plugins", ()):
-        return Loaded(cri_error="the CRI plugin is disabled")
+        return Loaded(cri_error=DISABLED)
     containerd = cri.get("containerd", {})
     handlers = containerd.get("runtimes") or BUILT_IN
     default = containerd.get("default_runtime_name") or "runc"
@@ -50,13 +54,11 @@ def load(root: Path) -> Loaded:
 
 def _cri_problem(handlers: dict[str, Any], default: str, proxies: dict[str, Any], containerd: dict[str, Any]) -> str:
     if default not in handlers:
-        return f"no corresponding runtime configured in `containerd.runtimes` for default_runtime_name = {default!r}"
-    for name, handler in handlers.items():
-        if not isinstance(handler, dict) or not handler.get("runtime_type"):
-            return f"runtime {name} has no runtime_type"
+        why = f'for `containerd` `default_runtime_name = "{default}"`'
+        return f"invalid plugin config: no corresponding runtime configured in `containerd.runtimes` {why}"
     snapshotter = containerd.get("snapshotter") or "overlayfs"
     if snapshotter not in SNAPSHOTTERS and snapshotter not in proxies:
-        return f"snapshotter {snapshotter} not found"
+        return f'failed to create CRI service: failed to find snapshotter "{snapshotter}"'
     return ""
 
 

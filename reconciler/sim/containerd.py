@@ -32,7 +32,7 @@ class Phase(enum.Enum):
     """Where the daemon is."""
 
     DOWN = "down"
-    """No process; the socket is not there."""
+    """No process. The socket is gone after a clean end, and stays after any other."""
     STARTING = "starting"
     """The socket is there, CRI says `server is not initialized yet`."""
     WITHOUT_CRI = "without-cri"
@@ -138,7 +138,8 @@ class Daemon:
             self._set("inactive", "dead", "success")
 
     def power_off(self) -> None:
-        """The machine loses power."""
+        """The machine loses power, and with it what lies in /run."""
+        self._socket().unlink(missing_ok=True)
         self._dead("inactive", "dead", "success")
         self._recent.clear()
         self._listeners.clear()
@@ -157,6 +158,11 @@ class Daemon:
     @property
     def serving(self) -> bool:
         return self.phase is Phase.SERVING and not self._hang
+
+    @property
+    def socket_left(self) -> bool:
+        """Whether there is a socket, of a process that lives or of one that was killed."""
+        return self._socket().exists()
 
     @property
     def away(self) -> float:
@@ -193,6 +199,7 @@ class Daemon:
         if self.phase is not Phase.DOWN:
             self._set("deactivating", "stop-sigterm", "success")
             await asyncio.sleep(0.02)
+            self._socket().unlink(missing_ok=True)
         self._dead("inactive", "dead", result)
 
     async def _start(self, initiator: str) -> str:
@@ -254,7 +261,6 @@ class Daemon:
             self._down_since = _now()
         self.phase = Phase.DOWN
         self.unit.pid = 0
-        self._socket().unlink(missing_ok=True)
         self.down.set()
         self._set(active, sub, result)
 

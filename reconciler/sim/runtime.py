@@ -107,19 +107,19 @@ class Runtime:
         self.sandboxes = {key: replace(s, ready=False) for key, s in self.sandboxes.items()}
 
     async def call(self, timeout: float) -> None:
-        """Raises CriError in the words of 1.6 when the daemon cannot answer."""
+        """Raises CriError, as the client of `reconciler.cri` words it, when the daemon cannot answer."""
         if self.daemon.hang:
             await asyncio.sleep(timeout)
             raise CriError(Code.DEADLINE_EXCEEDED, "context deadline exceeded", connection=False)
         await asyncio.sleep(CALL_SECONDS)
         match self.daemon.phase:
             case Phase.DOWN:
-                message = "dial unix /run/containerd/containerd.sock: connect: no such file or directory"
-                raise CriError(Code.UNAVAILABLE, message, connection=True)
+                why = "Connection refused" if self.daemon.socket_left else "No such file or directory"
+                raise CriError(Code.UNAVAILABLE, f"{names.CONTAINERD_SOCKET}: {why}", connection=True)
             case Phase.STARTING:
                 raise CriError(Code.UNKNOWN, "server is not initialized yet", connection=False)
             case Phase.WITHOUT_CRI:
-                raise CriError(Code.UNIMPLEMENTED, "unknown service runtime.v1.RuntimeService", connection=False)
+                raise CriError(Code.UNIMPLEMENTED, self.daemon.loaded.cri_error, connection=False)
 
     async def hook(self, behaviour: payload.Behaviour) -> None:
         """Run a preStop hook in a container; a hook that restarts containerd breaks its own connection."""

@@ -56,4 +56,4 @@ def test_a_glob_that_matches_nothing_starts(tmp_path: Path) -> None:
 
 def test_a_disabled_plugin_is_cri_missing_and_not_a_failed_start(tmp_path: Path) -> None:
     loaded = load(tmp_path, 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
-    assert (loaded.error, loaded.cri_error) == ("", "the CRI plugin is disabled")
+    assert (loaded.error, loaded.cri_error) == ("", "unknown service runtime.v1.RuntimeService")
