@@ -1,8 +1,8 @@
 """What a disk holds after its power was cut, by the promises of POSIX and by none else.
 
 A file's bytes are safe once it was fsynced, its name once its directory was. What was not may be there, or not: `cut`
-loses all bytes, and the names that it is told to. Directories themselves count as safe when they are made: a later fsync in them says so on the
-filesystems that hosts have (a journal keeps the order of names).
+loses all bytes, and the names that it is told to. Directories themselves count as safe when they are made: a journal
+keeps the order of names on the filesystems that hosts have, so a later fsync in them says so.
 """
 
 from __future__ import annotations
