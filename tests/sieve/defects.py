@@ -1,7 +1,6 @@
 """Deliberate defects, as Sieve's authors found them: each is caught by the pattern that it is named with.
 
-They are patched in at run time, for one block. `points`: an expression for the names of the points that are tried,
-near one that is known, as nobody wants to wait for all of them.
+They are patched in at run time, for one block. `points`: an expression for the names of the points that are tried.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ from reconciler.sim.loops import RUNTIME
 from tests.sieve.points import of, tried
 from tests.sieve.run import run
 from tests.sieve.stories import STORIES
+
+GOLDEN = 0.618034
+"""Of the run, from one try to the next: each falls into the largest gap that is left."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,13 @@ def torn_journal() -> AbstractContextManager[Any]:
 
 
 def edge_triggered() -> AbstractContextManager[Any]:
-    """An agent configures when it sees the stage change from install to configure, and not because it is configure."""
+    """An agent works when it sees its stage begin after the one before, and not because that is the stage."""
+    follows = {Stage.CONFIGURE: Stage.INSTALL, Stage.UNCONFIGURE: Stage.READY}
     honest = Worker.see
 
     def see(self: Worker, node: Node) -> None:
         before, after = (_stage(n) for n in (self._node, node))
-        if self._node is None or after is not Stage.CONFIGURE or before in (Stage.INSTALL, Stage.CONFIGURE):
+        if self._node is None or after not in follows or before in (after, follows[after]):
             honest(self, node)
 
     return mock.patch.object(Worker, "see", see)
@@ -125,23 +128,29 @@ def _stage(node: Node | None) -> Stage | None:
 def caught(defect: Defect, *, tries: int) -> str:
     """The name of the first point at which `defect` shows, of `tries` spread over the run; empty when at none.
 
-    Raises AssertionError when it shows without any fault: then no pattern is needed to find it.
+    What shows without any fault needs no pattern to be found, and is not counted.
     """
     with defect.planted():
         record = run(STORIES["upgrade"])
-        assert record.problems == []
+        known = {_untimed(problem) for problem in record.problems}
         found = [p for p in of(STORIES["upgrade"], record) if p.pattern == defect.pattern]
         found = [point for point in found if re.search(defect.points, point.name)]
-        for point in found[:: max(1, len(found) // tries)]:
-            if tried(point)[1].problems:
+        for number in range(tries):
+            point = found[int(number * GOLDEN % 1 * len(found))]
+            if {_untimed(problem) for problem in tried(point)[1].problems} - known:
                 return point.name
     return ""
 
 
+def _untimed(problem: str) -> str:
+    """A breach without its moment."""
+    return re.sub(r"^[\d.]+ s: ", "", problem)
+
+
 DEFECTS = (
-    Defect("intermediate", r"upgrade/controller[^/]*/2\d/before", evidence_first),
-    Defect("intermediate", r"upgrade/agent:node-1/8\d/half", torn_journal),
-    Defect("stale", r"upgrade/controller[^/]*/[45]\d/all/20/restart", no_precondition),
-    Defect("stale", r"upgrade/controller[^/]*/1[01]\d/all/20/restart", no_live_look),
-    Defect("unobserved", r"upgrade/agent:node-1/2\d/2$", edge_triggered),
+    Defect("intermediate", r"/controller[^/]*/\d+/before", evidence_first),
+    Defect("intermediate", r"/agent:node-1/\d+/half", torn_journal),
+    Defect("stale", r"/controller[^/]*/\d+/all/20/restart", no_precondition),
+    Defect("stale", r"/controller[^/]*/\d+/all/20/restart", no_live_look),
+    Defect("unobserved", r"/agent:node-1/\d+/2$", edge_triggered),
 )

@@ -16,7 +16,7 @@ from tests.sieve.stories import STORIES
 
 SAMPLE = 2
 """Points of each pattern, story and kind of process: all of them take 15 s of a quiet core."""
-TRIES = 8
+TRIES = 40
 """Points at which a defect is looked for at most."""
 
 
