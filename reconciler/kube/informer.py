@@ -167,6 +167,8 @@ class Informer(Generic[T]):
 
     async def _replace(self, items: list[msgspec.Raw], version: str) -> None:
         listed = int(version) if version.isdigit() else 0
+        # the server's store was put back to a backup: nothing that we hold is newer than what is there
+        restored = self._version.isdigit() and listed < int(self._version)
         self.store.version = listed
         gone = self.store.keys()
         initial = not self.synced.is_set()
@@ -178,10 +180,15 @@ class Informer(Generic[T]):
                 gone.discard(self._key_of_raw(raw))
                 continue
             gone.discard(key_of(obj))
-            self._merge(obj, initial)
+            if restored:
+                self._put(obj, initial)
+            else:
+                self._merge(obj, initial)
         for namespace, name in sorted(gone):
             old = self.store.get(name, namespace)
-            if old is not None and version_of(old) <= listed:  # newer: our own write, made after the list was
+            if old is not None and (
+                restored or version_of(old) <= listed
+            ):  # newer: our own write, made after the list was
                 self._remove((namespace, name))
 
     # --- watch ---
@@ -211,7 +218,10 @@ class Informer(Generic[T]):
             log.error("watch is forbidden", extra={"resource": self._resource.plural, "error": error.message})
             self._refusal(error.message)
             return Input.BROKEN
-        except (ApiError, TransportError, TimeoutError, msgspec.MsgspecError) as error:
+        except TimeoutError:
+            log.info("watch is silent", extra={"resource": self._resource.plural})
+            return Input.SILENT
+        except (ApiError, TransportError, msgspec.MsgspecError) as error:
             log.info("watch broke", extra={"resource": self._resource.plural, "error": str(error)})
             self._heed(error)
             return Input.BROKEN

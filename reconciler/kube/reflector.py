@@ -3,7 +3,8 @@
 It knows no clock and does no IO: the informer feeds it what came and carries out what it asks for.
 Both roads of 410 (an HTTP status, an ERROR event) and the in-stream 504 `Too large resource version`
 lead to a new list. A watch that closes within a second, or stays silent for longer than the
-bookmarks allow, has failed.
+bookmarks allow, has failed; after a silence a new list is made, because a server whose store was put back to a backup
+is silent about all versions that it has not reached yet.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Input(enum.Enum):
     ENDED = "ended"
     """The stream came to its end."""
     BROKEN = "broken"
-    """The stream broke, fell silent, or was refused."""
+    """The stream broke, or was refused."""
+    SILENT = "silent"
+    """Nothing came for longer than the bookmarks allow."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def _next(state: State, came: Input, version: str, lasted: float) -> State:
     if came is Input.LIST_FAILED:
         return replace(state, phase=Phase.LIST, failures=state.failures + 1)
     failures = 0 if lasted >= HEALTHY_AFTER else state.failures
-    if came is Input.EXPIRED:
+    if came in (Input.EXPIRED, Input.SILENT):
         return State(Phase.LIST, "", failures + 1)
     if came is Input.ENDED and lasted >= SHORT:
         return State(Phase.WATCH, version, failures)

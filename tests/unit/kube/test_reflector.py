@@ -21,6 +21,10 @@ def test_an_expired_version_leads_to_a_new_list() -> None:
     assert step(WATCHING, Input.EXPIRED, version="9", lasted=30) == State(Phase.LIST, "", 1)
 
 
+def test_a_silent_watch_leads_to_a_new_list() -> None:
+    assert step(WATCHING, Input.SILENT, version="9", lasted=70) == State(Phase.LIST, "", 1)
+
+
 def test_a_watch_that_ends_politely_goes_on_at_once_from_the_newest_version() -> None:
     assert step(WATCHING, Input.ENDED, version="9", lasted=30) == State(Phase.WATCH, "9", 0)
 

@@ -132,12 +132,12 @@ def test_a_node_made_anew_under_its_name_is_a_delete_and_an_add(script: Any) -> 
     assert watcher.heard == [("added", "a", True), ("deleted", "a", False), ("added", "a", False)]
 
 
-def test_a_silent_watch_is_given_up_after_70_seconds(script: Any) -> None:
-    transport = script.Transport([script.listed(5)])
+def test_a_silent_watch_is_given_up_after_70_seconds_for_a_new_list(script: Any) -> None:
+    transport = script.Transport([script.listed(5), script.listed(6)])
     watch_for(72, transport)
-    begun = [when for when, _ in transport.watched()]
-    assert begun[0] == 0.0
-    assert 70.0 <= begun[1] <= 70.8
+    (first, of_first), (second, of_second) = transport.watched()
+    assert (first, of_first, of_second, transport.lists()) == (0.0, "5", "6", 2)
+    assert 70.0 <= second <= 70.8
 
 
 def test_a_refused_watch_backs_off(script: Any) -> None:
