@@ -38,9 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     for pattern in PATTERNS:
         if found[pattern]:
             print(f"{pattern}: {found[pattern]} points, {told[pattern]} run, {bad[pattern]} bad")
-    print(
-        f"unobserved: in {told['merged']} the changes were seen as one, in the others nothing came while one was held"
-    )
+    if told["unobserved"]:
+        late = told["unobserved"] - told["merged"]
+        print(f"unobserved: the changes were seen as one in {told['merged']}, late in {late}, as nothing followed them")
     print(f"{told['seconds'] / 3600:.1f} simulated hours in {time.monotonic() - begun:.0f} s")
     return 1 if bad.total() else 0
 

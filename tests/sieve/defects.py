@@ -39,10 +39,6 @@ class Defect:
     points: str
     planted: Callable[[], AbstractContextManager[Any]]
 
-    @property
-    def meaning(self) -> str:
-        return (self.planted.__doc__ or "").strip()
-
 
 def evidence_first() -> AbstractContextManager[Any]:
     """The pod of a phase is deleted before its result is recorded."""
