@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from reconciler.controller.rehearsal import Rehearsal
 from reconciler.controller.stopping import Held
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.unused import Unused
-from reconciler.controller.world import World, states
+from reconciler.controller.world import World, report_of, states
 from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
@@ -316,7 +316,7 @@ class RuntimeReconciler:
             return Done()
         self._world.problems.pop(runtime.metadata.name, None)
         name = runtime.metadata.name
-        if self._carriers(runtime) or self._seen_carrying(name):
+        if self._carriers(runtime) or self._seen_carrying(name) or self._holding(name):
             return await self._roll(runtime, runtime.status.revision)
         if await self._left_behind(runtime):
             return After(CLEAN_POLL)
@@ -353,6 +353,8 @@ class RuntimeReconciler:
         nodes, _ = await self._client.list(NODES, label_selector=names.stage_label(name))
         if any(names.skip_annotation(name) not in n.metadata.annotations for n in nodes):
             return True
+        if self._unheard(name):
+            return True
         pods, _ = await self._client.list(
             PODS,
             self._world.namespace,
@@ -362,6 +364,26 @@ class RuntimeReconciler:
         for node in left:
             self._wake(node)
         return bool(left)
+
+    def _holding(self, name: str) -> bool:
+        """Whether a node without a word of ours has a host whose journal holds `name`: it will be undone by that."""
+        return any(name in report_of(node).journal for node in self._answering(name))
+
+    def _unheard(self, name: str) -> bool:
+        """Whether a node may carry us whose labels and annotations somebody took away, the agent's report too.
+
+        Its agent reports anew. A node without an agent has nobody who could say more.
+        """
+        return any(names.REPORT_ANNOTATION not in node.metadata.annotations for node in self._answering(name))
+
+    def _answering(self, name: str) -> Iterator[Node]:
+        """Nodes that have a ready agent and that nobody has given up."""
+        return (
+            node
+            for node in self._world.nodes.list()
+            if names.skip_annotation(name) not in node.metadata.annotations
+            and not self._world.agent_missing(node.metadata.name)
+        )
 
     async def _remove_finalizer(self, runtime: NodeRuntime) -> None:
         patch = {

@@ -162,3 +162,32 @@ def test_an_agent_killed_for_good_while_cri_is_down_leaves_a_node_that_mends_its
         await s.gone()
 
     drive(main)
+
+
+def test_a_node_that_lost_all_marks_in_a_deletion_is_asked_before_the_finalizer_goes(drive: Drive) -> None:
+    """A kubelet that registers anew, or a person, takes labels and annotations away; the host still holds all of it."""
+
+    async def main(s: Any) -> None:
+        await s.create(full())
+        await s.ready()
+        await s.patch({"paused": True})
+        await s.delete()
+        meta = s.node("node-1")["metadata"]
+        ours = {key: None for key in (*meta["labels"], *meta["annotations"]) if "runtime-reconciler" in key}
+        marks = {
+            "labels": {key: None for key in ours if key in meta["labels"]},
+            "annotations": {key: None for key in ours if key in meta["annotations"]},
+        }
+        assert len(marks["labels"]) == 2
+        assert len(marks["annotations"]) == 2
+        link = s.cluster.nodes["node-1"].agent_link
+        link.unplug()
+        await s.cluster.admin.patch(NODES, "node-1", {"metadata": marks})
+        await s.patch({"paused": False})
+        await s.until(lambda: s.stages() == {"node-1": "absent", "node-2": "absent"})
+        await asyncio.sleep(10)
+        link.plug()
+        await s.until(lambda: s.runtime() is None)
+        assert all(node.daemon.loaded.handlers == ("runc",) for node in s.cluster.nodes.values())
+
+    drive(main)
