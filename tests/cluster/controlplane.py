@@ -14,7 +14,8 @@ from tests.cluster.command import Daemon, run, wait_until
 
 AUDIT_LOG = paths.RUN / "audit.log"
 _PKI = paths.RUN / "pki"
-_ETCD = "http://127.0.0.1:12379"
+ETCD = "http://127.0.0.1:12379"
+AUTHORITY = _PKI / "ca.crt"
 NODE_NAMES = ("node0", "node1")
 _TOKENS = {
     "admin": ("admin", "system:masters"),
@@ -98,7 +99,7 @@ def ready() -> bool:
 
 def tls() -> ssl.SSLContext:
     """Trust in the cluster's own authority only."""
-    return ssl.create_default_context(cafile=str(_PKI / "ca.crt"))
+    return ssl.create_default_context(cafile=str(AUTHORITY))
 
 
 def _bridge() -> None:
@@ -177,7 +178,7 @@ def _credentials() -> None:
     lines = [f'{token}-token,{user},{token},"{group}"' for token, (user, group) in _TOKENS.items()]
     (paths.RUN / "tokens.csv").write_text("\n".join(lines) + "\n")
     (paths.RUN / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY))
-    authority = base64.b64encode((_PKI / "ca.crt").read_bytes()).decode()
+    authority = base64.b64encode(AUTHORITY.read_bytes()).decode()
     for token in _TOKENS:
         config = {
             "apiVersion": "v1",
@@ -196,8 +197,8 @@ def _start_etcd(etcd: Daemon) -> None:
             paths.binaries("etcd", paths.ETCD) / "etcd",
             f"--data-dir={paths.RUN / 'etcd-data'}",
             "--unsafe-no-fsync",
-            f"--listen-client-urls={_ETCD}",
-            f"--advertise-client-urls={_ETCD}",
+            f"--listen-client-urls={ETCD}",
+            f"--advertise-client-urls={ETCD}",
             "--listen-peer-urls=http://127.0.0.1:12380",
         ]
     )
@@ -207,7 +208,7 @@ def _start_apiserver(apiserver: Daemon) -> None:
     apiserver.start(
         [
             paths.binaries("kubernetes", paths.KUBERNETES) / "kube-apiserver",
-            f"--etcd-servers={_ETCD}",
+            f"--etcd-servers={ETCD}",
             "--bind-address=0.0.0.0",
             f"--advertise-address={paths.BRIDGE_ADDRESS}",
             "--secure-port=6443",

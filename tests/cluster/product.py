@@ -92,6 +92,20 @@ def no_agents() -> Iterator[None]:
         wait_until(_fresh, 120, every=0.2, what="the agents back")
 
 
+@contextmanager
+def no_controllers() -> Iterator[None]:
+    """NodeRuntimes are nothing but objects of the API; the controllers are back and ready afterwards."""
+    path = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/deployments/controller"
+    replicas = Api("observer").get(path)["spec"]["replicas"]
+    Api("admin").patch(path, {"spec": {"replicas": 0}})
+    try:
+        wait_until(lambda: not ready_pods("controller"), 60, every=0.2, what="the controllers gone")
+        yield
+    finally:
+        Api("admin").patch(path, {"spec": {"replicas": replicas}})
+        wait_until(_fresh, 120, every=0.2, what="the controllers back")
+
+
 def _selects(labels: dict[str, str] | None) -> names.Object:
     return {"spec": {"template": {"spec": {"nodeSelector": labels}}}}
 
