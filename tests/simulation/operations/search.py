@@ -31,6 +31,8 @@ SETTLED = 0.6
 def edits_of(path: str, value: Any, number: int = 0) -> Edits:
     """The write that sets `path`, with all that must go with it."""
     wanted = value if isinstance(value, Value) else Value(value)
+    if "handlers" in wanted.beside:  # the list is replaced, so it is its first item that is meant
+        number = 0
     place = path.replace("[]", f"[{number}]", 1).replace("[]", "[0]")
     beside = ((other.replace("[0]", f"[{number}]", 1), what) for other, what in wanted.beside.items())
     return (*beside, (place, wanted.value))

@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.simulation.operations.model import GONE, STARTING, handler, phase, shim, snapshotter, work
 
+ACCOUNT = "payload"
+"""The ServiceAccount that there is."""
 PHASES = ("preInstall", "install", "uninstall", "postUninstall")
 
 
@@ -209,7 +211,7 @@ def _phase(r: str, name: str) -> dict[str, Row]:
         f"{path}.securityContext": Row(good=({}, {"privileged": True}, GONE)),
         f"{path}.hostPID": Row(good=(True, False, GONE)),
         f"{path}.hostNetwork": Row(good=(True, False, GONE)),
-        f"{path}.serviceAccountName": Row(good=("payload", GONE)),
+        f"{path}.serviceAccountName": Row(good=(ACCOUNT, GONE), told=("nobody",)),
         f"{path}.lifecycle": Row(good=({"preStop": {"exec": {"command": ["true"]}}}, GONE)),
         f"{path}.terminationGracePeriodSeconds": Row(good=(0, 1, 30, GONE)),
         f"{path}.completion": Row(good=(Value({}, plain), Value({"nodeLabel": label}, signal), Value(GONE, plain))),

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api import names
+from reconciler.api.meta import ConfigMap
 from reconciler.api.node import REST, decode_state
 from reconciler.kube.errors import AlreadyExists, Invalid, NotFound
-from reconciler.kube.resources import NODERUNTIMES, NODES
+from reconciler.kube.resources import NODERUNTIMES, NODES, Resource
 from reconciler.sim import clock, judge, kinds
 from reconciler.sim.agents import real_agent
 from reconciler.sim.cluster import Cluster, Options, running
@@ -24,6 +25,7 @@ from tests.simulation.operations import snapshot
 from tests.simulation.operations.model import GONE, STARTING, Model, base, edit, merge_patch, snapshotter
 from tests.simulation.operations.operations import Create, Delete, Edit, Join, Label, Leave, Revert, Step, Wrong
 from tests.simulation.operations.snapshot import Snapshot
+from tests.simulation.operations.values import ACCOUNT
 
 RUNTIMES = ("kata", "gvisor")
 """Names that a walk may use."""
@@ -44,6 +46,10 @@ POLL = 5.0
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where nodes have their disks: an fsync of a real one takes longer than all else. None: the usual place."""
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", True, "ServiceAccount", ConfigMap)
+"""Of an answer only the metadata are read."""
 
 
 class Fault(Exception):
@@ -228,6 +234,7 @@ async def lab(root: Path, nodes: Nodes, *, seed: int) -> AsyncIterator[Lab]:
     """A cluster of these nodes (name → labels), on which nothing is installed."""
     options = Options(root=root, clock=clock.VirtualClock(), agent=real_agent, nodes=0, seed=seed)
     async with running(options) as cluster, AsyncExitStack() as sockets:
+        await cluster.admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT}}, options.namespace)
         made = Lab(cluster, Model({}), sockets)
         for name, labels in nodes.items():
             await made.join(name, labels)
