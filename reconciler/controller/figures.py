@@ -47,7 +47,7 @@ def _figures(world: World, runtime: NodeRuntime, by_node: Mapping[str, Outlook],
         stages=Counter(_stage(o) for o in counted.values()),
         total=len(counted),
         done=sum(1 for o in counted.values() if _done(o)),
-        ready=sum(1 for o in counted.values() if _serves(o)),
+        ready=sum(1 for o in counted.values() if o.serves),
         updating=sum(1 for o in counted.values() if not o.view.at_rest),
         stuck=sum(1 for v in views if v.stuck),
         failed=sum(1 for v in views if v.failed),
@@ -63,12 +63,8 @@ def _stage(outlook: Outlook) -> str:
     return str(outlook.state.stage if outlook.state else Stage.ABSENT)
 
 
-def _serves(outlook: Outlook) -> bool:
-    return outlook.view.done and outlook.view.node_ready
-
-
 def _done(outlook: Outlook) -> bool:
-    return outlook.state is None if outlook.view.removal else _serves(outlook)
+    return outlook.state is None if outlook.view.removal else outlook.serves
 
 
 def _repairs(outlook: Outlook, now: datetime) -> int:

@@ -127,7 +127,9 @@ def _outlook(owner: NodeRuntime, node: Node, facts: Facts, wait: Wait, own_node:
         rank=goals.rank(owner, node, own_node),
     )
     counted = state is not None or (selected and wait.reason != "SetAside")
-    return Outlook(view=view, wait=wait, state=state, counted=counted)
+    plan = facts.plans.get(state.installed) if state is not None and done else None
+    lost = plan is not None and facts.serving and not plan.handlers <= facts.served
+    return Outlook(view=view, wait=wait, state=state, counted=counted, lost=lost)
 
 
 def _as_wait(decision: Decision, state: NodeState | None) -> Wait:

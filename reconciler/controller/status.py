@@ -71,7 +71,7 @@ def counts(counted: Collection[Outlook]) -> NodeCounts:
     """How many nodes are how far, of those that belong to the NodeRuntime's total."""
     return NodeCounts(
         total=len(counted),
-        ready=sum(1 for o in counted if o.view.done and o.view.node_ready),
+        ready=sum(1 for o in counted if o.serves),
         updating=sum(1 for o in counted if not o.view.at_rest),
         failed=sum(1 for o in counted if o.view.failed),
         stuck=sum(1 for o in counted if o.view.stuck),
@@ -113,7 +113,7 @@ class _View:
     @property
     def waiting(self) -> list[str]:
         """`node: reason` of the nodes that are not done."""
-        undone = ((name, o) for name, o in self.outlooks.items() if not o.view.done)
+        undone = ((name, o) for name, o in self.outlooks.items() if o.lost or not o.view.done)
         return [f"{name}: {o.wait.reason}" for name, o in sorted(undone, key=lambda pair: pair[0])]
 
 

@@ -34,6 +34,13 @@ class Outlook:
     state: NodeState | None
     counted: bool
     """Whether the node belongs to the NodeRuntime's total."""
+    lost: bool = False
+    """Whether CRI serves and does not have all handlers: it is to be repaired, when its turn comes."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it counts as ready."""
+        return self.view.done and self.view.node_ready and not self.lost
 
 
 @dataclass(frozen=True)

@@ -251,3 +251,23 @@ def test_a_finalizer_is_there_before_the_first_node_is_touched(drive: Drive) -> 
         assert there.metadata.finalizers == (names.FINALIZER,)
 
     drive(main)
+
+
+def test_a_node_that_waits_for_its_repair_is_not_counted_as_ready(drive: Drive) -> None:
+    """A vendor's tool takes our handlers out of every configuration at once; repairs go one after the other."""
+
+    async def main(s: Any) -> None:
+        await s.create(manifest(unavailable=1, bake=30))
+        await s.ready()
+        for node in s.cluster.nodes.values():
+            node.write_disk()
+            s.cluster.spawn(node.restart_containerd("admin"))
+        await s.until(lambda: s.status()["nodes"]["updating"] == 1, 20)
+        await s.until(lambda: s.status()["nodes"]["ready"] == 0, 5)
+        await s.says("Available", "False", "NotAllNodesReady", limit=1)
+        await s.ready()
+        await s.says("Available", "True", "AllNodesReady", limit=5)
+        await s.delete()
+        await s.gone()
+
+    drive(main, nodes=3)

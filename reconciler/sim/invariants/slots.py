@@ -35,7 +35,8 @@ class Slots(Invariant):
     was on the list, when the request was sent or when it came. What is at work in the world, by the Nodes' states,
     stays within the limit, too, those left out that gave their slot back with cause: their Node was NotReady or their
     deadline passed since they began. No cause: a limit that was lowered afterwards, a percentage of nodes of which some
-    have left in the last 120 s. A runtime without NodeRuntime is removed without slots.
+    have left in the last 120 s. A runtime without NodeRuntime is removed without slots, also beside a new
+    one of its name: a person has skipped that node.
     """
 
     name = "slots"
@@ -94,6 +95,8 @@ class Slots(Invariant):
             name = node["metadata"]["name"]
             state = states(node).get(runtime)
             if state is None or not at_work(state) or (runtime, name) in self._excused:
+                continue
+            if state.uid != owner["metadata"]["uid"]:
                 continue
             if state.deadline is not None and self.around.cluster.options.clock.now() >= state.deadline:
                 self._excused.add((runtime, name))
