@@ -36,9 +36,13 @@ class Claims(Invariant):
         self._begun: dict[tuple[str, str], float] = {}
         """Node and runtime → when the agent's stage began."""
         self._now_served: dict[str, frozenset[str]] = {}
+        self._back: dict[str, float] = {}
+        """Node → when its containerd served again."""
 
     def changed(self, node: SimNode) -> Iterator[str]:
         handlers = frozenset(node.daemon.loaded.handlers) if node.daemon.serving else frozenset()
+        if handlers and not self._now_served.get(node.name):
+            self._back[node.name] = self.around.now
         for handler in handlers | self._now_served.get(node.name, frozenset()):
             self._served[node.name, handler] = self.around.now
         self._now_served[node.name] = handlers
@@ -98,6 +102,8 @@ class Claims(Invariant):
         if state is None or machine is None or state.stage is not Stage.READY:
             return state is None or machine is None or not self.around.led(NOTICED_AFTER) or state.installed != ""
         if not machine.daemon.serving or not self.around.agent_lives(where, NOTICED_AFTER):
+            return True
+        if self.around.now - self._back.get(where, 0.0) < NOTICED_AFTER:
             return True
         wanted = self._handlers(runtime, state.installed)
         return all(self.around.now - self._last(where, handler) < NOTICED_AFTER for handler in wanted)
