@@ -20,7 +20,7 @@ from reconciler.api.node import NodeState, Stage, encode
 from reconciler.controller import pods
 from reconciler.cri.api import Sandbox
 from reconciler.kube.client import Client
-from reconciler.kube.resources import CONTROLLERREVISIONS, EVENTS, NODERUNTIMES, NODES, PODS
+from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
 from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import clock
 from reconciler.sim.cluster import Cluster, Options, running
@@ -427,10 +427,11 @@ def test_load_is_bounded(plant: Plant) -> None:
 
 def test_text_is_bounded(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        body = {"metadata": {"name": "e"}, "note": "n" * 1025, "reason": "R", "regarding": {"name": RUNTIME}}
-        await p.controller.create(EVENTS, body, "default")
+        annotations = {names.state_annotation(RUNTIME): "n" * 4097}
+        await p.controller.patch(NODES, "node-1", {"metadata": {"annotations": annotations}})
 
-    assert plant("bounded-text", main) == [f"Event e: note has 1025 characters, 1024 are allowed: {'n' * 80}…"]
+    told = f"node-1: state.runtime-reconciler.io/kata has 4097 characters, 4096 are allowed: {'n' * 80}…"
+    assert plant("bounded-text", main) == [told]
 
 
 def test_rest_is_disturbed_by_a_write_and_by_a_restart(plant: Plant) -> None:

@@ -21,9 +21,6 @@ CONTROLLER_REQUESTS = 600
 """A minute by one controller for no node at all: the Lease, resyncs, status once a second, questions before a start."""
 CONTROLLER_REQUESTS_PER_NODE = 240
 """And for each node: 16 steps, each with its questions and its retries, some times over."""
-NOTE_MAX = 1024
-"""Characters of an Event's note (`pkg/apis/events/validation`)."""
-REASON_MAX = 128
 MESSAGE_MAX = 600
 """Characters of a condition's message: 256 of a cause, three waits, and the command that says more."""
 FAILED_MAX = 20
@@ -115,10 +112,10 @@ class BoundedLoad(Invariant):
 
 
 class BoundedText(Invariant):
-    """What we write stays within its limits: notes of Events, conditions, the status, and our annotations.
+    """What we write stays within its limits: conditions, the status, and our annotations.
 
-    An Event's note has 1024 characters at most and its reason 128, a condition's message 600, `status.failed` 20
-    entries, a state annotation 4 KiB, a report 64 KiB, and all annotations of a Node 256 KiB, if we added the last one.
+    A condition's message has 600 characters at most, `status.failed` 20 entries, a state annotation 4 KiB, a report
+    64 KiB, and all annotations of a Node 256 KiB, if we added the last one. Of Events the server sees to it.
     """
 
     name = "bounded-text"
@@ -126,10 +123,7 @@ class BoundedText(Invariant):
     def wrote(self, step: Write) -> Iterator[str]:
         if not step.ours or step.new is None:
             return
-        if step.kind is kinds.EVENTS:
-            yield from _too_long(f"Event {step.name}: note", step.new.get("note", ""), NOTE_MAX)
-            yield from _too_long(f"Event {step.name}: reason", step.new.get("reason", ""), REASON_MAX)
-        elif step.kind is kinds.NODERUNTIMES:
+        if step.kind is kinds.NODERUNTIMES:
             yield from self._status(step.name, step.new.get("status") or {})
         elif step.kind is kinds.NODES:
             yield from self._node(step.name, step.new)
