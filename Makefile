@@ -6,9 +6,11 @@ BIN := $(VENV)/bin
 LOOPS ?= 20
 # Processes of `make hosts`: more than the cores of a small machine, because real daemons are waited for.
 HOSTS_JOBS ?= 4
+# Plans of `make soak`, from seed 1 on.
+SEEDS ?= 1000
 STAMP := $(VENV)/.installed
 
-.PHONY: test lint model demo sieve browser hosts chart conformance fire e2e lock docs image proto rules tour clean
+.PHONY: test lint model demo sieve soak mutants browser hosts chart conformance fire e2e lock docs image proto rules tour clean
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -31,6 +33,16 @@ model: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/reconciler simulate --nodes 6 --loops 3 --bake 1 --seed 1
+
+# Faulty rollouts in virtual time, one for each seed. One that fails is made small, and its plan and timeline are kept in
+# build/soak (SOAK="--plan build/soak/7.json" plays it again; SOAK="--first 1001 --faults disk-full" chooses others).
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak --seeds $(SEEDS) $(SOAK)
+
+# Deliberate defects of the product, each of which the soak must catch within its number of seeds
+# (MUTANTS="--only NAME" for one).
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 # The status page in headless Chromium, with pictures in build/browser. Debian; root where Chromium is missing.
 browser: $(STAMP)
@@ -76,12 +88,13 @@ lock:
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller -o requirements.lock pyproject.toml
 	$(VENV)-lock/bin/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-header --allow-unsafe --extra controller --extra dev -o requirements-dev.lock pyproject.toml
 
-# What is made from the code: the CRD, the pages of the API and of metrics, alerts and dashboards; and deploy/base, which
-# is the chart with its default values. Tests hold all of it to that. Needs Go the first time, for helm.
+# What is made from the code: the CRD, the pages of the API, of the simulation and of metrics, alerts and dashboards; and
+# deploy/base, which is the chart with its default values. Tests hold all of it to that. Needs Go the first time, for helm.
 docs: $(STAMP)
 	$(BIN)/reconciler manifests > deploy/chart/files/crd.yaml
 	$(BIN)/python -m tests.chart.base
 	$(BIN)/python -m reconciler.api.reference > docs/api.md
+	$(BIN)/python -m reconciler.sim.reference > docs/simulation.md
 	$(BIN)/python -m metrics.reference > docs/metrics.md
 	$(BIN)/python -m metrics.rules > deploy/observability/alerts.yaml
 	$(BIN)/python -m metrics.dashboards deploy/observability/dashboards
