@@ -409,8 +409,6 @@ def _payload_signal(pod: PodFacts, phase: PhasePlan) -> Signal:
 def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> Decision:
     if phase.done_label is not None and facts.done_label:
         return Move(state=state, reason="OldSignalCleared", clear_label=phase.done_label[0])
-    if not facts.slot:
-        return Wait(reason="WaitingForSlot", awaits=Signal.SLOT, message="its turn has not come", wants_slot=True)
     if not facts.serving:
         return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
     if facts.answer is not None and facts.answer.result is WorkResult.WAITING:
@@ -419,6 +417,8 @@ def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> De
     if facts.contested:
         contested = Problem("ConfigContested", cut(facts.contested))
         return _waiting(facts, state, now, Signal.CONFIG_MENDED, contested.reason, contested.message, contested)
+    if not facts.slot:  # asked for last: what waits with one past its deadline gives it back at once
+        return Wait(reason="WaitingForSlot", awaits=Signal.SLOT, message="its turn has not come", wants_slot=True)
     ready = _resumes(state)
     if now < ready:
         message = _text(state.error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -94,7 +95,7 @@ class Surroundings:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.now = 0.0
+        self.now = asyncio.get_running_loop().time()
         self.troubled: dict[str, float] = {}
         """User → when a request of its was refused by a fault, or got no answer, last."""
         self.led_since: float | None = None

@@ -9,7 +9,6 @@ from typing import Any
 from reconciler.api import names
 from reconciler.cri.api import ContainerState
 from reconciler.sim import config, kinds
-from reconciler.sim.clock import VirtualLoop
 from reconciler.sim.invariants.base import (
     Invariant,
     Surroundings,
@@ -118,11 +117,10 @@ class ForeignText(Invariant):
         self._broken: list[str] = []
 
     def traced(self, node: SimNode, step: str) -> Iterator[str]:
-        loop = asyncio.get_event_loop()
-        if step.startswith(COMMITS) and isinstance(loop, VirtualLoop):
+        if step.startswith(COMMITS):
             loaded = config.load(node.root)
             if not loaded.error and not loaded.cri_error:
-                loop.call_soon(self._compare, node, step, foreign_lines(node.root))
+                asyncio.get_running_loop().call_soon(self._compare, node, step, foreign_lines(node.root))
         yield from self.ticked()
 
     def ticked(self) -> Iterator[str]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.sim import kinds
+from reconciler.sim.clock import VirtualLoop
 from reconciler.sim.cluster import Cluster
 from reconciler.sim.invariants.base import Breach, Invariant, Sent, Surroundings, Write, condition
 from reconciler.sim.invariants.catalogue import INVARIANTS
@@ -36,7 +37,9 @@ class Observer:
         self._ticked = 0.0
         self._renewed: tuple[str, float] = ("", 0.0)
         self._loop = asyncio.get_running_loop()
-        made = [invariant(self.around) for invariant in invariants]
+        self._inline = isinstance(self._loop, VirtualLoop)
+        """Else the steps of an agent's change are taken on threads of their own, and who needs them cannot judge."""
+        made = [each(self.around) for each in invariants if self._inline or "traced" not in vars(each)]
         self._told = {step: _tellers(made, step) for step in _STEPS}
         cluster.server.store.written.append(self._wrote)
         cluster.server.answered.append(self._answered)
@@ -83,7 +86,8 @@ class Observer:
         node.daemon.started.append(partial(self._tell, "started", node))
         node.daemon.changed.append(partial(self._tell, "changed", node))
         node.runtime.lived.append(partial(self._tell, "lived", node))
-        node.on_step.append(partial(self._tell, "traced", node))
+        if self._inline:
+            node.on_step.append(partial(self._tell, "traced", node))
 
     # --- what everybody needs to know ---
 

@@ -448,3 +448,12 @@ def test_a_pod_of_another_step_that_does_not_end_makes_the_node_stuck() -> None:
     assert isinstance(late, Wait)
     assert (early.until, early.stuck) == (after(60), None)
     assert late.stuck == Problem("PodEnding", "waits until nothing of the install pod runs")
+
+
+def test_a_node_whose_containerd_is_away_asks_for_no_slot() -> None:
+    """Past its deadline it would give it back at once, and ask again: as many writes as the API server takes."""
+    away = facts(state=state(Stage.INSTALL), serving=False, serving_reason="Down: no socket", slot=False)
+    for moment in (T0, after(1000)):
+        waits = decide(away, moment)
+        assert isinstance(waits, Wait)
+        assert (waits.reason, waits.wants_slot) == ("ContainerdNotServing", False)
