@@ -56,7 +56,7 @@ class Gate:
                 now = decode_state(text) if text else None
             except msgspec.MsgspecError:
                 now = None
-            if now is None or work_key(now) != work_key(state):
+            if now is None or work_key(now) != work_key(state) or now.forced != state.forced:
                 raise Stale
             await self.unstopped()
 

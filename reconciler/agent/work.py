@@ -257,7 +257,7 @@ class Worker:
 
     async def _guarded(self, runtime: str, state: NodeState) -> frozenset[str]:
         """Handlers that no sandbox may use when they go; none when a person forces it, or nobody knows them."""
-        if state.error is not None and state.error.reason == "Force":
+        if state.forced:
             return frozenset()
         try:
             data = await self._revision(runtime, state)

@@ -70,6 +70,10 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Going to be uninstalled, but running pods still use a handler: no new ones are let in."""
     machine: str = ""
     """`status.nodeInfo.machineID` at the install; another one means a fresh root under the same name."""
+    forced: bool = False
+    """A person lets the agent take handlers away that running pods use."""
+    hurried: bool = False
+    """A person asked for this try: it is made without a pause."""
     error: Problem | None = None
 
 

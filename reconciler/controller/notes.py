@@ -15,6 +15,7 @@ NOTES = {
     "LeftoverFound": "{message}, and nothing on the Node tells of it; it is being taken off",
     "HandlerLost": "{message}; it is configured again",
     "HandlerInUse": "{message}",
+    "WhenInUseChanged": "{message}; that holds for {stage}, too",
     "Reverted": "the revision that it has is wanted again: that another one failed here is forgotten",
     "Kept": "it stays: the NodeRuntime is wanted here again",
     "AttemptFailed": "{message}; attempt {attempt} of {stage} follows",

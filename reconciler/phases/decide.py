@@ -282,8 +282,9 @@ def _retried(facts: Facts, decision: Decision, now: datetime) -> Decision:
         return decision
     if (decision.stuck is None and decision.awaits is not Signal.BACKOFF) or not facts.agent_ready:
         return decision
-    again = msgspec.structs.replace(state, attempt=state.attempt + 1, error=None, pod=_pod_uid(facts, state))
-    return _enter(facts, again, state.stage, now, "Retried", "a person asked for it", clear_retry=True)
+    again = msgspec.structs.replace(state, attempt=state.attempt + 1, pod=_pod_uid(facts, state))
+    message = "a person asked for it"
+    return _enter(facts, again, state.stage, now, "Retried", message, clear_retry=True, hurried=True)
 
 
 # --- at work -------------------------------------------------------------------------------------
@@ -336,6 +337,11 @@ def _agent_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
         sleeper is not None and facts.serving
     ):  # it signalled by a label, or the goal changed: the agent waits for its end
         return EndPod(sleeper.uid, sleeper.stage, _grace(facts, sleeper))
+    if facts.force != state.forced and (answer is None or answer.result is WorkResult.WAITING):
+        message = f"uninstall.whenInUse is {'Force' if facts.force else 'Wait'} now"
+        return Move(
+            state=msgspec.structs.replace(state, forced=facts.force), reason="WhenInUseChanged", message=message
+        )
     if answer is None:
         message = f"waits for the agent's report on {state.stage}"
         return _waiting(facts, state, now, Signal.AGENT_REPORT, "WaitingForAgent", message)
@@ -427,8 +433,8 @@ def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> De
 
 
 def _resumes(state: NodeState) -> datetime:
-    """When the pause before this try of a phase ends; without an error a person does not want to wait."""
-    if state.stage not in POD_STAGES or state.attempt == 1 or state.error is None:
+    """When the pause before this try of a phase ends."""
+    if state.stage not in POD_STAGES or state.attempt == 1 or state.hurried:
         return state.since
     return state.since + timedelta(seconds=min(BACKOFF_BASE * 2 ** min(state.attempt - 2, 10), BACKOFF_MAX))
 
@@ -476,10 +482,12 @@ def _advance(facts: Facts, state: NodeState, now: datetime, clear_label: str = "
 
 
 def _ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
-    ready = msgspec.structs.replace(
-        state, stage=Stage.READY, installed=state.target, attempt=1, since=now, deadline=None, machine=facts.machine
-    )
+    ready = msgspec.structs.replace(_at_rest(state, Stage.READY, now), installed=state.target, machine=facts.machine)
     return Move(state=ready, reason="Ready", message=f"revision {state.target} is ready", drop_taints=facts.tainted)
+
+
+def _at_rest(state: NodeState, stage: Stage, now: datetime) -> NodeState:
+    return msgspec.structs.replace(state, stage=stage, attempt=1, since=now, deadline=None, forced=False, hurried=False)
 
 
 def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Move:
@@ -495,9 +503,8 @@ def _begin_removal(facts: Facts, state: NodeState, now: datetime, problem: Probl
     plan = _plan(facts, by)
     if state.stage is not Stage.READY and (used := _in_use(facts, state, now)) is not None:
         return used
-    error = problem or (Problem("Force", "uninstalled although pods use it") if facts.force and facts.in_use else None)
     out = msgspec.structs.replace(
-        state, target=by, attempt=1, pod=_pod_uid(facts, state), draining=False, error=error or state.error
+        state, target=by, attempt=1, pod=_pod_uid(facts, state), draining=False, error=problem or state.error
     )
     if _holds(facts) or (_wrote(facts, state) and plan.configures):
         return _enter(facts, out, Stage.UNCONFIGURE, now, "RemovalStarted", clear_retry=facts.retry)
@@ -550,9 +557,7 @@ def _next_removal(facts: Facts, state: NodeState, after: Stage, now: datetime, c
         return _enter(facts, state, Stage.POST_UNINSTALL, now, "PodsEnding", clear_label=clear_label)
     goal = facts.goal
     if state.failed and goal.uid == state.uid and goal.revision == state.failed:
-        failed = msgspec.structs.replace(
-            state, stage=Stage.FAILED, installed="", target="", pod="", since=now, deadline=None, attempt=1
-        )
+        failed = msgspec.structs.replace(_at_rest(state, Stage.FAILED, now), installed="", target="", pod="")
         return Move(state=failed, reason="Failed", message=_text(state.error), clear_label=clear_label)
     return Move(state=None, reason="Absent", message="uninstalled", clear_label=clear_label)
 
@@ -585,12 +590,14 @@ def _enter(
     *,
     clear_label: str = "",
     clear_retry: bool = False,
+    hurried: bool = False,
 ) -> Move:
     attempt = state.attempt if stage is state.stage else 1
     answer = facts.answer
     if answer is not None and (answer.uid, answer.stage, answer.revision) == (state.uid, stage, state.target):
         attempt = max(attempt, answer.attempt + 1)  # an answer that is there already must not count again
-    entered = msgspec.structs.replace(state, stage=stage, since=now, attempt=attempt)
+    forced = facts.force and stage in AGENT_STAGES
+    entered = msgspec.structs.replace(state, stage=stage, since=now, attempt=attempt, forced=forced, hurried=hurried)
     seconds = _timeout(facts, entered)
     limit = None if seconds is None else _resumes(entered) + timedelta(seconds=seconds)
     phase = _plan(facts, entered.target).phases.get(stage)

@@ -195,7 +195,7 @@ class Environment:
             return False
         if state.stage == "configure":
             return host.serving and state.target in system.runtimes[r].kept
-        return not cell.users or state.error == "Force"
+        return not cell.users or state.forced
 
     def _others(self, cell: Cell, *, stopped: bool) -> Iterator[tuple[str, str, Cell]]:
         state = cell.state
@@ -210,9 +210,9 @@ class Environment:
             yield "its handler is taken out", "fault", cell._replace(lost=True)
         if state is not None and state.repairs:
             yield "a repair is an hour ago", "wait", cell._replace(state=state._replace(repairs=state.repairs - 1))
-        if cell.users:
+        if cell.users and not self._payload.force:
             yield "its last user goes", "wait", cell._replace(users=False)
-        elif self._has("users") and state is not None and state.installed and not state.draining:
+        elif self._has("users") and not cell.users and state is not None and state.installed and not state.draining:
             yield "a pod uses it", "fault", cell._replace(users=True)
         if self._has("people") and state is not None:
             if not cell.retry:

@@ -9,7 +9,7 @@ leader's looks are part of the state and `admit` itself decides.
 
 Not explored: two leaders that write at the same time (a Lease ends 3 s after its holder has stopped, and a new leader
 is taken to begin when requests of the old one are over), stores that lag by more than the write under way, deselected
-nodes, startup taints, canaries and budgets, `whenInUse: Force`.
+nodes, startup taints, canaries and budgets.
 """
 
 from __future__ import annotations
@@ -104,6 +104,19 @@ ALL = (
     Instance(name="1 node, 1 runtime: handlers, labels, pods", groups=_named("lost users labels deletes"), faults=1),
     Instance(name="1 node, 1 runtime: payloads, deadlines, leaders", groups=_named("payload late crash"), faults=1),
     Instance(name="1 node, 1 runtime: any disturbance", groups=EVERY, faults=1, goals=3, revisions=ONE),
+    Instance(
+        name="1 node, 1 runtime: pods that use it for ever, whenInUse: Force",
+        payload=Payload(force=True),
+        groups=_named("users containerd"),
+        faults=2,
+    ),
+    Instance(
+        name="1 node, 1 runtime: two disturbances, two changes of the goal or requests",
+        groups=_named("payload containerd node agent gone lost late crash labels deletes users stop people"),
+        faults=2,
+        goals=2,
+        revisions=ONE,
+    ),
     Instance(
         name="1 node, 2 runtimes: payloads, outages",
         runtimes=2,

@@ -60,6 +60,8 @@ class Payload(NamedTuple):
     label: bool = False
     """It says that it is done by a label and then sleeps."""
     reinstall: bool = False
+    force: bool = False
+    """`whenInUse: Force`."""
 
 
 class Step(NamedTuple):
@@ -420,6 +422,8 @@ class Real:
             draining=state.draining,
             machine=f"m{state.machine}" if state.machine else "",
             error=Problem(state.error) if state.error else None,
+            forced=state.forced,
+            hurried=state.hurried,
         )
 
     def _abstract(self, new: NodeState, old: State | None) -> State:
@@ -433,7 +437,9 @@ class Real:
             pod=int(new.pod or 0),
             repairs=len(new.repairs),
             draining=new.draining,
-            error="" if new.error is None else "Force" if new.error.reason == "Force" else "Error",
+            error="" if new.error is None else "Error",
+            forced=new.forced,
+            hurried=new.hurried,
             machine=int(new.machine.removeprefix("m") or 0),
             age=0 if new.since == NOW or old is None else old.age,
         )
@@ -474,6 +480,7 @@ def _spec(payload: Payload, image: str) -> noderuntime.NodeRuntimeSpec:
         "phases": {PHASES[stage]: phase for stage in payload.phases},
         "rollout": {"maxUnavailable": 1, "bakeSeconds": BAKE, "canary": {"count": 0}},
         "upgrade": {"strategy": "Reinstall" if payload.reinstall else "InPlace"},
+        "uninstall": {"whenInUse": "Force" if payload.force else "Wait"},
     }
     return msgspec.convert(body, type=noderuntime.NodeRuntimeSpec)
 

@@ -18,6 +18,8 @@ class State(NamedTuple):
     repairs: int = 0
     draining: bool = False
     error: str = ""
+    forced: bool = False
+    hurried: bool = False
     machine: int = 1
     age: int = 0
 

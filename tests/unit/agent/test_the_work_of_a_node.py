@@ -14,7 +14,7 @@ import pytest
 from reconciler.agent.work import Worker
 from reconciler.api import names
 from reconciler.api.meta import ConfigMap, ControllerRevision
-from reconciler.api.node import NodeState, Problem, Report, Stage, WorkReport, WorkResult, encode
+from reconciler.api.node import NodeState, Report, Stage, WorkReport, WorkResult, encode
 from reconciler.api.noderuntime import Handler, RevisionData, WrittenBy
 from reconciler.hostconfig import Code, Outcome, Verdict
 from reconciler.kube.errors import Forbidden, ServerError, TransportError
@@ -226,7 +226,25 @@ def test_force_takes_it_away_all_the_same(bench: Bench) -> None:
     async def main(worker: Worker) -> None:
         assert bench.host.changes == [("remove", "kata")]
 
-    play(bench, state(Stage.UNCONFIGURE, error=Problem("Force")), main)
+    play(bench, state(Stage.UNCONFIGURE, forced=True), main)
+
+
+def test_force_that_was_taken_back_by_now_takes_nothing_away(bench: Bench) -> None:
+    bench.cri.run("web", handler="kata")
+
+    async def body() -> None:
+        bench.barrier.open()
+        worker = bench.worker()
+        worker.see(bench.api.ask("kata", state(Stage.UNCONFIGURE, forced=True)))
+        bench.api.ask("kata", state(Stage.UNCONFIGURE))  # the watch has not delivered it
+        task = asyncio.create_task(worker.run())
+        await asyncio.sleep(5)
+        assert (bench.host.changes, worker.answers) == ([], {})
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    clock.run(body())
 
 
 def test_an_undone_change_is_final_for_its_attempt(bench: Bench) -> None:

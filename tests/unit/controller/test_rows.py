@@ -305,7 +305,7 @@ CASES: dict[Signal, tuple[dict[str, Any], tuple[str, str, str, str, str]]] = {
     Signal.POD_GONE: (
         {
             "goal": GONE,
-            "state": state(Stage.UNINSTALL, installed="r1", attempt=2),
+            "state": state(Stage.UNINSTALL, installed="r1", attempt=2, hurried=True),
             "pods": (pod(Outcome.RUNNING, stage=Stage.UNINSTALL, deleting=True),),
         },
         (
@@ -464,7 +464,7 @@ def test_every_reason_that_an_agent_or_a_broken_pod_gives_has_its_advice(reason:
 
 @pytest.mark.parametrize("reason", sorted(set(re.findall(r'Problem\("(\w+)"', inspect.getsource(decide_module)))))
 def test_every_trouble_that_the_decision_itself_names_has_its_advice(reason: str) -> None:
-    assert reason in ADVICE or reason == "Force"  # which a person has asked for
+    assert reason in ADVICE
 
 
 def test_what_the_agent_waits_for_is_found_by_the_test_above() -> None:

@@ -291,6 +291,30 @@ def test_a_handler_in_use_lets_no_new_pods_in_and_waits() -> None:
     assert (waits.reason, waits.wants_slot, waits.until) == ("HandlerInUse", False, after(5))
 
 
+def test_with_force_nobody_asks_and_the_agent_is_told() -> None:
+    ready = facts(goal=Goal("u1"), state=state(Stage.READY, installed="r1"), force=True)
+    new = moved(decide(ready, T0))
+    assert (new.stage, new.forced) == (Stage.UNCONFIGURE, True)
+    done = answer(Stage.UNCONFIGURE, WorkResult.DONE)
+    assert moved(decide(facts(goal=Goal("u1"), state=new, answer=done, force=True), T0)).forced is False
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_the_agent_is_told_of_a_change_of_mind(force: bool) -> None:
+    out = state(Stage.UNCONFIGURE, installed="r1", forced=not force)
+    waits = answer(Stage.UNCONFIGURE, WorkResult.WAITING, reason="HandlerInUse")
+    for told in (None, waits):
+        new = moved(decide(facts(goal=Goal("u1"), state=out, answer=told, force=force), after(9)))
+        assert (new.stage, new.attempt, new.since, new.forced) == (Stage.UNCONFIGURE, 1, T0, force)
+
+
+def test_force_holds_for_the_next_attempt_too() -> None:
+    out = state(Stage.UNCONFIGURE, installed="r1", forced=True)
+    failed = answer(Stage.UNCONFIGURE, WorkResult.FAILED, reason="VerifyFailed")
+    new = moved(decide(facts(goal=Goal("u1"), state=out, answer=failed, force=True), T0))
+    assert (new.attempt, new.forced) == (2, True)
+
+
 def test_the_configuration_goes_before_the_binaries() -> None:
     new = moved(decide(facts(goal=Goal("u1"), state=state(Stage.READY, installed="r1"), in_use=()), T0))
     assert (new.stage, present(new)) == (Stage.UNCONFIGURE, False)

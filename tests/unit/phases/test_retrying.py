@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -78,6 +79,31 @@ def test_the_time_between_two_tries_is_not_waited_for() -> None:
     failed = state(Stage.INSTALL, attempt=2, error=Problem("PayloadFailed", "exit code 1"))
     new = retried(decide(facts(state=failed), after(1)))
     assert decide(facts(state=new, retry=False), after(1)) == MakePod(new)
+
+
+def test_what_went_wrong_is_not_forgotten_by_that() -> None:
+    """A first install was given up on and is taken away again: the node ends as failed, and says why."""
+    refused = Problem("VerifyFailed", "CRI does not serve kata")
+    taken_away = state(Stage.UNCONFIGURE, failed="r1", error=refused)
+    new = retried(decide(facts(state=taken_away), after(LATE)))
+    done = WorkReport(uid="u1", stage=Stage.UNCONFIGURE, revision="r1", attempt=2, result=WorkResult.DONE)
+    end = decide(facts(state=new, answer=done, retry=False), after(LATE))
+    assert isinstance(end, Move)
+    assert end.state is not None
+    assert (end.state.stage, end.state.failed, end.state.error) == (Stage.FAILED, "r1", refused)
+    assert end.message == "VerifyFailed: CRI does not serve kata"
+
+
+def test_the_try_after_the_one_that_was_asked_for_has_its_pause_again() -> None:
+    hurried = state(Stage.INSTALL, attempt=2, hurried=True)
+    failed = replace(PULLING, attempt=2, outcome=Outcome.FAILED, reason="PayloadFailed")
+    decision = decide(facts(state=hurried, pods=(failed,), retry=False), T0)
+    assert isinstance(decision, Move)
+    assert decision.state is not None
+    assert (decision.state.attempt, decision.state.hurried) == (3, False)
+    waits = decide(facts(state=decision.state, retry=False), after(19))
+    assert isinstance(waits, Wait)
+    assert (waits.reason, waits.until) == ("Backoff", after(20))
 
 
 def test_a_handler_that_was_lost_too_often_is_repaired_once_more() -> None:
