@@ -199,8 +199,10 @@ class Worker:
         await self._nothing_runs(state.pod)
         writes = any(h.written_by is WrittenBy.AGENT for h in data.handlers) or bool(data.snapshotters)
         if writes or runtime in await asyncio.to_thread(self._deps.host.journal):
+            going = await self._going(runtime, state, data)
+            await self._gate.nobody_uses(going)
             await self._gate.unstopped()
-            fence = self._gate.fence(runtime, state, frozenset())
+            fence = self._gate.fence(runtime, state, going)
             if writes:
                 outcome = await self._deps.host.apply(runtime, state.uid, data, fence=fence)
             else:  # what an older revision wrote
@@ -254,6 +256,13 @@ class Worker:
         for sandbox in sandboxes:
             if sandbox.pod_uid == uid and sandbox.ready:
                 await self._deps.cri.stop_sandbox(sandbox.id, timeout=30)
+
+    async def _going(self, runtime: str, state: NodeState, data: RevisionData) -> frozenset[str]:
+        """Handlers of ours that this revision lacks, and that no sandbox may use when they go; none by force."""
+        if state.forced:
+            return frozenset()
+        written = await asyncio.to_thread(self._deps.host.written, runtime)
+        return written - {handler.name for handler in data.handlers}
 
     async def _guarded(self, runtime: str, state: NodeState) -> frozenset[str]:
         """Handlers that no sandbox may use when they go; none when a person forces it, or nobody knows them."""

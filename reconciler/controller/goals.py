@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -165,7 +166,13 @@ def labels_true(node: Node, runtime: str, state: NodeState | None, present: bool
 
 
 def facts_for(
-    world: World, node: Node, name: str, state: NodeState | None, now: datetime, *, in_use: tuple[str, ...] | None
+    world: World,
+    node: Node,
+    name: str,
+    state: NodeState | None,
+    now: datetime,
+    *,
+    in_use: Mapping[str, tuple[str, ...]] | None,
 ) -> Facts:
     """Everything `decide` may know of runtime `name` on `node`."""
     runtime = world.runtime(name)

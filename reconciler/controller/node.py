@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.api import names
 from reconciler.api.clock import Clock
-from reconciler.api.meta import Node, Pod
+from reconciler.api.meta import Node
 from reconciler.api.node import REST, NodeState, Problem, Stage, encode
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.controller import goals, outlooks, pods, problems, rows
@@ -121,7 +121,7 @@ class NodeReconciler:
 
     async def _drive(self, name: str, runtime: str) -> float | None:
         """Steps of one runtime until it waits; returns seconds until it must be looked at again, if any."""
-        in_use: tuple[str, ...] | None = None
+        in_use: dict[str, tuple[str, ...]] | None = None
         for _ in range(MAX_STEPS):
             node = self._world.nodes.get(name)
             if node is None:
@@ -241,17 +241,24 @@ class NodeReconciler:
             self._changed(runtime)
 
 
-async def users(client: Client, world: World, node: Node, runtime: str, state: NodeState | None) -> tuple[str, ...]:
-    """`namespace/name` of the pods on `node`, Terminating ones included, that use a handler of ours; asked live.
+async def users(
+    client: Client, world: World, node: Node, runtime: str, state: NodeState | None
+) -> dict[str, tuple[str, ...]]:
+    """By handler of ours: `namespace/name` of the pods on `node`, Terminating ones included, that use it; asked live.
 
     Raises ApiError and TransportError.
     """
     data = None if state is None else world.revision(runtime, state.installed or state.target)
     handlers = set() if data is None else {h.name for h in data.handlers}
     classes, _ = await client.list(RUNTIMECLASSES)
-    ours = {c.metadata.name for c in classes if c.handler in handlers}
+    ours = {c.metadata.name: c.handler for c in classes if c.handler in handlers}
     there, _ = await client.list(PODS, field_selector=f"spec.nodeName={node.metadata.name}")
-    return tuple(sorted(f"{p.metadata.namespace}/{p.metadata.name}" for p in there if _uses(p, ours)))
+    found: dict[str, list[str]] = {}
+    for pod in there:
+        handler = ours.get(pod.spec.runtime_class_name or "")
+        if handler is not None and pod.status.phase not in ("Succeeded", "Failed"):
+            found.setdefault(handler, []).append(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    return {handler: tuple(sorted(names)) for handler, names in found.items()}
 
 
 def patch_of(node: Node, runtime: str, move: Move, owner: NodeRuntime | None) -> dict[str, Any]:
@@ -298,7 +305,3 @@ def _taint(key: str, effect: str, value: str, added: str | None) -> dict[str, st
 def _rests(node: Node, runtime: str) -> bool:
     state = states(node).get(runtime)
     return state is None or state.stage in REST
-
-
-def _uses(pod: Pod, classes: set[str]) -> bool:
-    return pod.spec.runtime_class_name in classes and pod.status.phase not in ("Succeeded", "Failed")

@@ -5,7 +5,7 @@ Reads stores only; no IO.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -77,7 +77,14 @@ def survey(world: World, now: datetime) -> Iterator[str]:
         yield node.metadata.name
 
 
-def look(world: World, node: Node, name: str, now: datetime, *, in_use: tuple[str, ...] | None = None) -> Facts | None:
+def look(
+    world: World,
+    node: Node,
+    name: str,
+    now: datetime,
+    *,
+    in_use: Mapping[str, tuple[str, ...]] | None = None,
+) -> Facts | None:
     """What would be done next with runtime `name` on `node`; None when its state cannot be read."""
     found = states(node)
     if name in found and found[name] is None:

@@ -316,10 +316,11 @@ def _pod_again(scene: Scene) -> Said:
 
 
 def _users_gone(scene: Scene) -> Said:
+    upgrade = scene.facts.goal.revision and not scene.facts.reinstall
     return Said(
-        "that no running pod uses its handlers",
+        f"that no running pod uses {'a handler that goes' if upgrade else 'its handlers'}",
         scene.wait.message,
-        f"looked at again every {IN_USE_POLL:.0f} s; then it is uninstalled",
+        f"looked at again every {IN_USE_POLL:.0f} s; then it is {'upgraded' if upgrade else 'uninstalled'}",
     )
 
 

@@ -120,6 +120,14 @@ class HostConfig:
         """Runtimes that the host holds something of: name → UID of the NodeRuntime that asked for it."""
         return {name: held.uid for name, held in self._state.load().runtimes.items()}
 
+    def written(self, name: str) -> frozenset[str]:
+        """Handlers that we wrote for runtime `name` and have not taken out. Blocking file read.
+
+        Raises Refused(ForeignChange) on a journal that cannot be read.
+        """
+        held = self._state.load().runtimes.get(name)
+        return frozenset() if held is None else frozenset(held.handlers)
+
     def plan(self, name: str, data: RevisionData) -> Outcome:
         """What `apply` would do; writes nothing. Blocking file reads: call it in a thread."""
         try:

@@ -200,7 +200,12 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
                 or _begin_removal(facts, state, now)
             )
         upgrade = msgspec.structs.replace(state, target=goal.revision, attempt=1, error=None, failed="")
-        return _start(facts, now) or _begin_install(facts, upgrade, now, reason="Upgrade")
+        return (
+            _blocked(facts, now)
+            or _loses_used(facts, state, goal, now)
+            or _start(facts, now)
+            or _begin_install(facts, upgrade, now, reason="Upgrade")
+        )
     if state.failed and facts.goal.revision == state.installed:  # asked for once more, that one is tried again
         return Move(state=msgspec.structs.replace(state, failed="", error=None), reason="Reverted")
     plan = _plan(facts, state.installed)
@@ -531,16 +536,36 @@ def _in_use(facts: Facts, state: NodeState, now: datetime) -> Decision | None:
         return None
     if facts.in_use is None:
         return AskUse()
-    return _drain(state, facts.in_use, now) if facts.in_use else None
+    users = _users(facts, plan.handlers)
+    return _drain(state, users, now) if users else None
+
+
+def _loses_used(facts: Facts, state: NodeState, goal: Goal, now: datetime) -> Decision | None:
+    """What keeps an upgrade waiting for the pods whose handler the new revision lacks; asked before a slot is. New pods
+    are let in all the same: the label that would keep them out is that of the handlers which stay, too."""
+    lost = _plan(facts, state.installed).handlers - _plan(facts, goal.revision).handlers
+    if not lost or facts.force:
+        return None
+    if facts.in_use is None:
+        return AskUse()
+    users = _users(facts, lost)
+    return _wait_for(users, f"{', '.join(sorted(lost))}, not in revision {goal.revision}", now) if users else None
+
+
+def _users(facts: Facts, handlers: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted({pod for handler in handlers for pod in (facts.in_use or {}).get(handler, ())}))
 
 
 def _drain(state: NodeState, users: tuple[str, ...], now: datetime) -> Decision:
-    message = (
-        f"{len(users)} running pods use its handlers, e.g. {users[0]}; end them, or set uninstall.whenInUse: Force"
-    )
+    waits = _wait_for(users, "its handlers", now)
     if present(state):
         drained = msgspec.structs.replace(state, draining=True)
-        return Move(state=drained, reason="HandlerInUse", message=cut(message))
+        return Move(state=drained, reason="HandlerInUse", message=cut(waits.message))
+    return waits
+
+
+def _wait_for(users: tuple[str, ...], what: str, now: datetime) -> Wait:
+    message = f"{len(users)} running pods use {what}, e.g. {users[0]}; end them, or set uninstall.whenInUse: Force"
     return Wait(
         reason="HandlerInUse",
         awaits=Signal.USERS_GONE,

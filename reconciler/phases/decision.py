@@ -100,7 +100,8 @@ class EndPod:
 
 @dataclass(frozen=True)
 class AskUse:
-    """List, uncached, the running pods that use a handler of ours, and ask again."""
+    """List, uncached, the running pods that use a handler of the revision that is installed, or on its way in, and ask
+    again."""
 
 
 Decision = Wait | Move | MakePod | EndPod | AskUse

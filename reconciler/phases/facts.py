@@ -115,12 +115,12 @@ class Facts:
     """The done label of the present stage is on the node."""
     tainted: bool = False
     """A startup taint of the NodeRuntime is still on the node."""
-    in_use: tuple[str, ...] | None = None
-    """Running pods that use a handler of ours; None: not asked yet."""
+    in_use: Mapping[str, tuple[str, ...]] | None = None
+    """By handler of the revision that is installed, or on its way in: running pods that use it. None: not asked yet."""
     retry: bool = False
     """A person asks for another try."""
     force: bool = False
-    """Uninstall also where pods use a handler."""
+    """Take a handler away also where pods use it."""
     reinstall: bool = False
     bake: float = 0.0
     """Seconds that a node must have stayed healthy before it counts."""

@@ -147,11 +147,11 @@ class Real:
         if not free[1]:
             world.pods.put(OTHERS_POD)
         state = self.real_state(cell.state)
-        in_use: tuple[str, ...] | None = None
-        facts = goals.facts_for(world, where, RUNTIME, state, NOW, in_use=in_use)
+        facts = goals.facts_for(world, where, RUNTIME, state, NOW, in_use=None)
         decision = core.decide(facts, NOW)
         if isinstance(decision, AskUse):
-            facts = goals.facts_for(world, where, RUNTIME, state, NOW, in_use=("ns/user",) if cell.users else ())
+            users = {HANDLER: ("ns/user",)} if cell.users else {}
+            facts = goals.facts_for(world, where, RUNTIME, state, NOW, in_use=users)
             decision = core.decide(facts, NOW)
         view = None
         if isinstance(decision, Wait):

@@ -173,6 +173,7 @@ class Host:
 
     outcome: Outcome = field(default_factory=lambda: Outcome(Verdict.CHANGED, restarted=True))
     held: dict[str, str] = field(default_factory=dict)
+    handlers: frozenset[str] = frozenset()
     busy: bool = False
     changes: list[tuple[str, str]] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(loads=True, serves=True))
@@ -197,6 +198,9 @@ class Host:
 
     def journal(self) -> dict[str, str]:
         return dict(self.held)
+
+    def written(self, name: str) -> frozenset[str]:
+        return self.handlers
 
     def check(self) -> Findings:
         return self.findings

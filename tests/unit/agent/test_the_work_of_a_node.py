@@ -229,6 +229,27 @@ def test_force_takes_it_away_all_the_same(bench: Bench) -> None:
     play(bench, state(Stage.UNCONFIGURE, forced=True), main)
 
 
+@pytest.mark.parametrize("left", [KATA, RevisionData()], ids=["writes others", "writes nothing"])
+def test_a_handler_in_use_is_not_taken_away_by_an_upgrade_either(bench: Bench, left: RevisionData) -> None:
+    bench.host.held = {"kata": "u"}
+    bench.host.handlers = frozenset({"kata", "old"}) if left is KATA else frozenset({"old"})
+    bench.cri.handlers = ("kata", "runc")
+    bench.cri.run("stays", handler="kata")
+    bench.cri.run("web", handler="old")
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(10)
+        assert bench.host.changes == []
+        message = "1 sandboxes use it, shop/web among them"
+        assert worker.answers["kata"] == answer(Stage.CONFIGURE, WorkResult.WAITING, "HandlerInUse", message)
+        worker.see(bench.api.ask("kata", state(forced=True)))
+        await asyncio.sleep(1)
+        assert worker.answers["kata"].result is WorkResult.DONE
+        assert len(bench.host.changes) == 1
+
+    play(bench, state(), main, data=left)
+
+
 def test_force_that_was_taken_back_by_now_takes_nothing_away(bench: Bench) -> None:
     bench.cri.run("web", handler="kata")
 

@@ -330,12 +330,12 @@ CASES: dict[Signal, tuple[dict[str, Any], tuple[str, str, str, str, str]]] = {
         {
             "goal": GONE,
             "state": state(Stage.READY, installed="r1", draining=True),
-            "in_use": ("default/web", "default/db"),
+            "in_use": {"kata": ("default/db", "default/web")},
         },
         (
             "waiting",
             "that no running pod uses its handlers",
-            "2 running pods use its handlers, e.g. default/web; end them, or set uninstall.whenInUse: Force",
+            "2 running pods use its handlers, e.g. default/db; end them, or set uninstall.whenInUse: Force",
             "looked at again every 5 s; then it is uninstalled",
             "end the pods that use the handler, or set uninstall.whenInUse: Force",
         ),

@@ -1,5 +1,6 @@
 """The stage machine: one step at a time, the right one, and none too early."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -283,12 +284,48 @@ def test_removal_asks_for_the_pods_that_use_the_handler_first() -> None:
 
 
 def test_a_handler_in_use_lets_no_new_pods_in_and_waits() -> None:
-    used = facts(goal=Goal("u1"), state=state(Stage.READY, installed="r1"), served=frozenset({"kata"}), in_use=("a/b",))
+    used = facts(
+        goal=Goal("u1"), state=state(Stage.READY, installed="r1"), served=frozenset({"kata"}), in_use={"kata": ("a/b",)}
+    )
     new = moved(decide(used, T0))
     assert (new.stage, new.draining, present(new)) == (Stage.READY, True, False)
-    waits = decide(facts(goal=Goal("u1"), state=new, in_use=("a/b",)), T0)
+    waits = decide(facts(goal=Goal("u1"), state=new, in_use={"kata": ("a/b",)}), T0)
     assert isinstance(waits, Wait)
     assert (waits.reason, waits.wants_slot, waits.until) == ("HandlerInUse", False, after(5))
+
+
+RENAMED = {"r1": FULL, "r2": replace(FULL, handlers=frozenset({"new"}))}
+OVER = {
+    "goal": Goal("u1", "r2"),
+    "state": state(Stage.READY, installed="r1"),
+    "plans": RENAMED,
+    "served": FULL.handlers,
+}
+
+
+def test_an_upgrade_without_a_handler_waits_for_the_pods_that_use_it() -> None:
+    assert decide(facts(**OVER, slot=False), T0) == AskUse()
+    waits = decide(facts(**OVER, in_use={"kata": ("b/web", "a/db")}), T0)
+    assert waits == Wait(
+        reason="HandlerInUse",
+        awaits=Signal.USERS_GONE,
+        message="2 running pods use kata, not in revision r2, e.g. a/db; end them, or set uninstall.whenInUse: Force",
+        until=after(5),
+    )
+    asks = decide(facts(**OVER, in_use={}, slot=False), T0)
+    assert isinstance(asks, Wait)
+    assert asks.wants_slot
+    for goes_on in ({"in_use": {}}, {"force": True}):
+        new = moved(decide(facts(**OVER, **goes_on), T0))
+        assert (new.stage, new.target, new.installed) == (Stage.INSTALL, "r2", "r1")
+
+
+def test_an_upgrade_does_not_wait_for_pods_of_a_handler_that_stays() -> None:
+    more = {"r1": FULL, "r2": replace(FULL, handlers=FULL.handlers | {"new"})}
+    assert moved(decide(facts(**{**OVER, "plans": more}), T0)).target == "r2"
+    both = replace(FULL, handlers=frozenset({"kata", "old"}))
+    less = {**OVER, "plans": {"r1": both, "r2": FULL}, "served": both.handlers}
+    assert moved(decide(facts(**less, in_use={"kata": ("a/b",)}), T0)).target == "r2"
 
 
 def test_with_force_nobody_asks_and_the_agent_is_told() -> None:
@@ -316,7 +353,7 @@ def test_force_holds_for_the_next_attempt_too() -> None:
 
 
 def test_the_configuration_goes_before_the_binaries() -> None:
-    new = moved(decide(facts(goal=Goal("u1"), state=state(Stage.READY, installed="r1"), in_use=()), T0))
+    new = moved(decide(facts(goal=Goal("u1"), state=state(Stage.READY, installed="r1"), in_use={}), T0))
     assert (new.stage, present(new)) == (Stage.UNCONFIGURE, False)
     done = answer(Stage.UNCONFIGURE, WorkResult.DONE)
     assert moved(decide(facts(goal=Goal("u1"), state=new, answer=done), T0)).stage is Stage.UNINSTALL
@@ -348,7 +385,7 @@ def test_a_deletion_in_a_pod_stage_begins_the_uninstall_and_ends_the_pod_first(s
 
 @pytest.mark.parametrize("stage", [Stage.CONFIGURE, Stage.VERIFY])
 def test_a_deletion_while_configured_goes_by_way_of_unconfigure(stage: Stage) -> None:
-    new = moved(decide(facts(goal=Goal("u1"), state=state(stage), in_use=()), T0))
+    new = moved(decide(facts(goal=Goal("u1"), state=state(stage), in_use={}), T0))
     assert new.stage is Stage.UNCONFIGURE
 
 
@@ -356,7 +393,7 @@ def test_a_deletion_while_configured_goes_by_way_of_unconfigure(stage: Stage) ->
 def test_what_an_earlier_try_wrote_goes_before_the_binaries(told: dict[str, Any]) -> None:
     """A revision was configured and never ready; another one is on its way in, and then the goal is to have none."""
     turned = state(Stage.INSTALL, target="r2")
-    new = moved(decide(facts(goal=Goal("u1"), state=turned, in_use=(), **told), T0))
+    new = moved(decide(facts(goal=Goal("u1"), state=turned, in_use={}, **told), T0))
     assert (new.stage, new.target) == (Stage.UNCONFIGURE, "r2")
 
 
@@ -368,13 +405,13 @@ def test_what_an_earlier_try_wrote_goes_also_when_this_revision_writes_nothing()
 
 
 def test_a_reinstall_waits_for_the_pods_that_use_its_handlers_and_says_so_once() -> None:
-    upgrade = {"goal": Goal("u1", "r2"), "reinstall": True, "served": FULL.handlers, "in_use": ("shop/web",)}
+    upgrade = {"goal": Goal("u1", "r2"), "reinstall": True, "served": FULL.handlers, "in_use": {"kata": ("shop/web",)}}
     new = moved(decide(facts(state=state(Stage.READY, installed="r1"), **upgrade), T0))
     assert (new.stage, new.draining) == (Stage.READY, True)
     waits = decide(facts(state=new, **upgrade), T0)
     assert isinstance(waits, Wait)
     assert (waits.reason, waits.until) == ("HandlerInUse", after(5))
-    out = moved(decide(facts(state=new, **{**upgrade, "in_use": ()}), T0))
+    out = moved(decide(facts(state=new, **{**upgrade, "in_use": {}}), T0))
     assert (out.stage, out.target, out.draining) == (Stage.UNCONFIGURE, "r1", False)
     kept = moved(decide(facts(state=new, **{**upgrade, "reinstall": False}), T0))
     assert (kept.stage, kept.draining) == (Stage.READY, False)
@@ -437,7 +474,7 @@ def test_a_lost_handler_is_repaired_three_times_an_hour_and_then_left_alone() ->
 
 def test_a_state_of_another_noderuntime_is_taken_through_uninstall() -> None:
     orphan = state(Stage.READY, installed="r1", uid="u0")
-    new = moved(decide(facts(state=orphan, in_use=()), T0))
+    new = moved(decide(facts(state=orphan, in_use={}), T0))
     assert (new.stage, new.uid) == (Stage.UNCONFIGURE, "u0")
 
 
