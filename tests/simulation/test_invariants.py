@@ -20,9 +20,9 @@ from reconciler.api.node import NodeState, Stage, encode
 from reconciler.controller import pods
 from reconciler.cri.api import Sandbox
 from reconciler.kube.client import Client
-from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
+from reconciler.kube.resources import CONTROLLERREVISIONS, LEASES, NODERUNTIMES, NODES, PODS
 from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from reconciler.sim import clock
+from reconciler.sim import clock, kinds
 from reconciler.sim.cluster import Cluster, Options, running
 from reconciler.sim.invariants import INVARIANTS, Observer, describe, rest
 from reconciler.sim.loops import HANDLER, RUNTIME, manifest
@@ -59,6 +59,18 @@ class Planted:
         body["metadata"]["finalizers"] = [names.FINALIZER]
         made = await self.cluster.admin.create(NODERUNTIMES, body)
         return made.metadata.uid
+
+    async def lead(self) -> None:
+        """Take the Lease, or renew it."""
+        spec = {"holderIdentity": "controller-1", "leaseDurationSeconds": 10}
+        body = {
+            "metadata": {"name": names.LEASE_NAME},
+            "spec": {**spec, "renewTime": self.node.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
+        }
+        if self.cluster.server.store.get(kinds.LEASES, (names.NAMESPACE, names.LEASE_NAME)) is None:
+            await self.cluster.admin.create(LEASES, body, names.NAMESPACE)
+        else:
+            await self.cluster.admin.patch(LEASES, names.LEASE_NAME, body, names.NAMESPACE)
 
     async def keep(self) -> None:
         """The revision, as a controller keeps it."""
@@ -142,7 +154,7 @@ def plant(tmp_path: Path) -> Plant:
 
 def test_every_invariant_has_a_name_of_its_own_and_says_what_must_hold() -> None:
     lines = describe().splitlines()
-    assert len({line.split(":")[0] for line in lines}) == len(INVARIANTS) == 17
+    assert len({line.split(":")[0] for line in lines}) == len(INVARIANTS) == 18
     assert lines[0] == "slots: Never more nodes in work than the spec allowed when their slots were taken."
 
 
@@ -391,6 +403,23 @@ def test_attempts_a_fourth_run(plant: Plant) -> None:
             await p.run(await p.make_pod(attempt=attempt))
 
     assert plant("attempts", main) == ["nowhere: 4 runs of install of kata, revision r1"]
+
+
+@pytest.mark.parametrize(("told", "count"), [(False, 1), (True, 0)])
+def test_deadlines_a_stage_of_which_nobody_says_that_it_is_late(plant: Plant, told: bool, count: int) -> None:
+    async def main(p: Planted) -> None:
+        state = p.state(Stage.INSTALL, uid=await p.owner())
+        since = p.cluster.options.clock.now()
+        await p.move(structs.replace(state, since=since, deadline=since + timedelta(seconds=60)))
+        if told:
+            late = {"failed": [{"node": "node-1", "stage": "install", "reason": "PayloadTimedOut"}]}
+            await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": late}, subresource="status")
+        for _ in range(60):
+            await p.lead()
+            await asyncio.sleep(4)
+
+    said = plant("deadlines", main)
+    assert said == ["node-1: kata is in install, attempt 1, past its deadline, and nobody says so"] * count
 
 
 def test_only_the_leader_writes(plant: Plant) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from reconciler.sim.kinds import Object
 from reconciler.sim.loops import phase
 
-TIMEOUT = 60
-"""`timeoutSeconds` of each phase: a stage that hangs is to be seen within a run."""
+TIMEOUTS = (60, 60, 60, 300)
+"""`timeoutSeconds` of a phase: one that hangs is to be seen within a run."""
 
 
 def binary(runtime: str) -> str:
@@ -80,4 +80,4 @@ def _phase(rng: random.Random, *work: str, done: str) -> Object:
         hook=("restart",) if rng.random() < 0.1 else (),
         deaf=rng.random() < 0.5,
     )
-    return {**found, "timeoutSeconds": TIMEOUT}
+    return {**found, "timeoutSeconds": rng.choice(TIMEOUTS)}

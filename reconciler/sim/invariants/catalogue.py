@@ -7,6 +7,7 @@ from reconciler.sim.invariants.barrier import Barrier
 from reconciler.sim.invariants.base import Invariant
 from reconciler.sim.invariants.claims import Claims
 from reconciler.sim.invariants.daemons import OneRestart, OurStarts
+from reconciler.sim.invariants.deadlines import Deadlines
 from reconciler.sim.invariants.foreign import BinariesLast, FinalizerLast, ForeignMarks, ForeignText
 from reconciler.sim.invariants.progress import Attempts, Evidence, Once
 from reconciler.sim.invariants.slots import Slots
@@ -25,6 +26,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     BinariesLast,
     Evidence,
     Attempts,
+    Deadlines,
     OnlyTheLeader,
     Fenced,
     Once,
