@@ -32,4 +32,4 @@ def test_the_design_names_the_invariants() -> None:
     section = re.search(r"^## 11\..*?(?=^## )", (ROOT / "docs/design.md").read_text(), re.MULTILINE | re.DOTALL)
     assert section
     named = re.findall(r"^\| `([\w-]+)` \|", section[0], re.MULTILINE)
-    assert named == [one.name for one in INVARIANTS]
+    assert named == [one.name for one in INVARIANTS], "each has a row in section 11"
