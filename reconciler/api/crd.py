@@ -60,7 +60,7 @@ _ADDED: dict[str, dict[str, Any]] = {
     "startupTaints[].effect": {"enum": [*TAINT_EFFECTS]},
     "imagePullSecrets[]": {"required": ["name"], "properties": {"name": _SECRET}},
     "rollout.order": {"maxItems": 16},
-    "rollout.maxUnavailable": {"minimum": 0, "pattern": "^[0-9]+%$"},
+    "rollout.maxUnavailable": {"minimum": 1, "pattern": "^[0-9]*[1-9][0-9]*%$"},
     "rollout.errorBudget": {"minimum": 0, "pattern": "^[0-9]+%$"},
     **{f"{path}.matchExpressions": {"maxItems": 32} for path in _SELECTORS},
     **{f"{path}.matchExpressions[]": {"x-kubernetes-validations": [_SELECTOR_VALUES]} for path in _SELECTORS},

@@ -90,8 +90,6 @@ class Snapshotter(_Spec, frozen=True):
     """Name of the plugin, which `handlers[].snapshotter` refers to."""
     address: str
     """Absolute path of its socket on the host."""
-    layer_annotations: bool = False
-    """Whether it is handed the annotations of image layers, as lazy pulling needs."""
 
 
 class Taint(_Spec, frozen=True):
@@ -185,7 +183,8 @@ class Rollout(_Spec, frozen=True):
     """How a change goes through the fleet. Changing this re-installs nothing."""
 
     max_unavailable: IntOrPercent = 1
-    """Nodes that are worked on at once: a count, or a percentage of the selected nodes, rounded down, at least 1."""
+    """Nodes that are worked on at once: a count, or a percentage of the selected nodes, rounded down, at least 1.
+    `0` and `0%` are refused; `paused` holds a rollout."""
     canary: Canary = Canary()
     """The first nodes of a new revision."""
     bake_seconds: Annotated[int, Meta(ge=0, le=86400)] = 30

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from reconciler.api.meta import LabelSelector, Requirement
-from reconciler.api.noderuntime import NodeRuntimeSpec
+from reconciler.api.noderuntime import IntOrPercent, NodeRuntimeSpec, Rollout
 
 SET_OPERATORS = ("In", "NotIn")
 EXISTENCE_OPERATORS = ("DoesNotExist", "Exists")
@@ -76,9 +76,18 @@ def _values(spec: NodeRuntimeSpec) -> Iterator[str]:
         name = secret.get("name")
         if not isinstance(name, str) or not name:
             yield f"spec.imagePullSecrets[{place}].name: {name!r} is not the name of a Secret"
-    for field, count in (
-        ("maxUnavailable", spec.rollout.max_unavailable),
-        ("errorBudget", spec.rollout.error_budget),
-    ):
-        if isinstance(count, int) and count < 0:
-            yield f"spec.rollout.{field}: {count} is less than 0"
+    yield from _counts(spec.rollout)
+
+
+def _counts(rollout: Rollout) -> Iterator[str]:
+    if _number(rollout.max_unavailable) < 1:
+        yield (
+            f"spec.rollout.maxUnavailable: {rollout.max_unavailable} is less than 1, and no node would have its turn; "
+            "spec.paused: true holds a rollout"
+        )
+    if _number(rollout.error_budget) < 0:
+        yield f"spec.rollout.errorBudget: {rollout.error_budget} is less than 0"
+
+
+def _number(value: IntOrPercent) -> int:
+    return value if isinstance(value, int) else int(value.removesuffix("%"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import Annotated
 
@@ -67,7 +68,7 @@ def simulate(
         seed=seed,
         pace=pace,
         bake=bake,
-        max_unavailable=int(max_unavailable) if max_unavailable.isdigit() else max_unavailable,
+        max_unavailable=_count_or_percent(max_unavailable),
         controllers=controllers,
         virtual_time=virtual_time,
         port=port,
@@ -79,3 +80,12 @@ def simulate(
         raise typer.Exit(2) from error
     console.print(view.result(ended.loops, ended.injector, ended.observer))
     raise typer.Exit(0 if ended.clean else 1)
+
+
+def _count_or_percent(text: str) -> int | str:
+    """Raises BadParameter for what the API server would refuse."""
+    if re.fullmatch("[0-9]*[1-9][0-9]*%?", text) is None:
+        raise typer.BadParameter(
+            f"{text!r} is neither a count nor a percentage of 1 or more", param_hint="--max-unavailable"
+        )
+    return text if text.endswith("%") else int(text)

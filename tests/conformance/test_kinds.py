@@ -278,6 +278,8 @@ async def test_an_unknown_field_is_a_warning_unless_it_is_asked_otherwise(api: A
         ({"handlers": [{"runtimeType": "io.containerd.runc.v2"}]}, "spec.handlers[0].name"),
         ({"rollout": {"bakeSeconds": -1}}, "spec.rollout.bakeSeconds"),
         ({"rollout": {"maxUnavailable": []}}, "spec.rollout.maxUnavailable"),
+        ({"rollout": {"maxUnavailable": 0}}, "spec.rollout.maxUnavailable"),
+        ({"rollout": {"maxUnavailable": "0%"}}, "spec.rollout.maxUnavailable"),
         ({"uninstall": {"whenInUse": "Never"}}, "spec.uninstall.whenInUse"),
     ],
 )

@@ -73,6 +73,12 @@ def test_the_schema_refuses_wrong_types_and_names_unknown_fields(drive: Drive) -
             "`$.spec.rollout.maxUnavailable`; correct it, and update the CRD",
         ),
         (
+            "rollout",
+            {"maxUnavailable": "0%"},
+            "spec.rollout.maxUnavailable: 0% is less than 1, and no node would have its turn; "
+            "spec.paused: true holds a rollout",
+        ),
+        (
             "nodeSelector",
             {"matchExpressions": [{"key": "a", "operator": "Inn"}]},
             "spec.nodeSelector.matchExpressions[0]: operator 'Inn' is not one of In, NotIn, Exists, DoesNotExist",

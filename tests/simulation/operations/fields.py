@@ -55,7 +55,8 @@ def refused(path: str) -> list[Any]:
     """Values of the wrong type, out of bounds, or without what is required: each of them the schema refuses."""
     schema = at(path)
     if schema.get("x-kubernetes-int-or-string"):
-        return [True, "many", -1, "-1%", ["1"]]
+        few = schema["minimum"] - 1
+        return [True, "many", few, f"{few}%", ["1"]]
     kind = schema.get("type", "")
     found = [_WRONG_TYPE[kind]] if kind else []
     if "minimum" in schema:

@@ -134,7 +134,7 @@ def _rollout() -> dict[str, Row]:
     groups = [{"matchLabels": {"pool": "b"}}, {"matchLabels": {"pool": "a"}}]
     return {
         "rollout": Row(good=({}, {"maxUnavailable": "100%", "canary": {"count": 0}, "bakeSeconds": 0}, GONE)),
-        "rollout.maxUnavailable": Row(good=(0, 1, 5, "0%", "50%", "100%", "200%", GONE)),
+        "rollout.maxUnavailable": Row(good=(1, 5, "1%", "50%", "100%", "200%", GONE)),
         "rollout.canary": Row(good=({}, {"count": 0}, GONE)),
         "rollout.canary.count": Row(good=(0, 1, 100, GONE)),
         "rollout.canary.pause": Row(good=(True, False, GONE)),
@@ -157,7 +157,6 @@ def _rest(r: str) -> dict[str, Row]:
         "snapshotters[]": Row(good=(first,), failing=({"name": f"{r}-silent", "address": "/run/nobody-listens.sock"},)),
         "snapshotters[].name": Row(good=(f"{r}-stargz",)),
         "snapshotters[].address": Row(good=(second["address"],)),
-        "snapshotters[].layerAnnotations": Row(good=(True, False, GONE)),
         "startupTaints": Row(good=([], [taint], [taint, {**taint, "effect": "NoExecute"}], GONE)),
         "startupTaints[]": Row(good=(taint,)),
         "startupTaints[].key": Row(good=(taint["key"], "sim/other")),

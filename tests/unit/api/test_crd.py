@@ -59,6 +59,11 @@ def test_counts_may_be_percentages_and_phases_need_an_image() -> None:
     spec = _bare(_schema())["properties"]["spec"]["properties"]
     assert spec["rollout"]["properties"]["maxUnavailable"] == {
         "x-kubernetes-int-or-string": True,
+        "minimum": 1,
+        "pattern": "^[0-9]*[1-9][0-9]*%$",
+    }
+    assert spec["rollout"]["properties"]["errorBudget"] == {
+        "x-kubernetes-int-or-string": True,
         "minimum": 0,
         "pattern": "^[0-9]+%$",
     }

@@ -34,7 +34,6 @@ INSTALL: dict[str, Any] = {
 NYDUS: dict[str, Any] = {
     "name": "nydus",
     "address": "/run/containerd-nydus/containerd-nydus-grpc.sock",
-    "layerAnnotations": True,
 }
 WHOLE: dict[str, Any] = {
     "handlers": [KATA],
@@ -49,7 +48,7 @@ WHOLE: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("spec", "name"),
-    [(WHOLE, "b55b0902df"), ({"phases": {"install": {"image": "a"}}}, "f2d8cda7d4")],
+    [(WHOLE, "be4cc95ef8"), ({"phases": {"install": {"image": "a"}}}, "f2d8cda7d4")],
     ids=["whole", "small"],
 )
 def test_it_is_that_of_0_1_0(spec: dict[str, Any], name: str) -> None:

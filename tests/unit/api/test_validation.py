@@ -21,7 +21,11 @@ def test_a_good_spec_has_no_errors() -> None:
         handlers=[{"name": "a", "runtimeClass": {"name": "a"}}, {"name": "b"}, {"name": "c"}],
         snapshotters=[{"name": "s", "address": "/run/s.sock"}],
         startupTaints=[{"key": "k", "effect": "NoSchedule"}],
-        rollout={"maxUnavailable": 0, "order": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]},
+        rollout={
+            "maxUnavailable": "10%",
+            "errorBudget": 0,
+            "order": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}],
+        },
     )
     assert errors(good) == []
 
@@ -62,7 +66,14 @@ def test_a_good_spec_has_no_errors() -> None:
             {"startupTaints": [{"key": "k", "effect": "Never"}]},
             "spec.startupTaints[].effect: 'Never' is not one of NoExecute, NoSchedule, PreferNoSchedule",
         ),
-        ({"rollout": {"maxUnavailable": -1}}, "spec.rollout.maxUnavailable: -1 is less than 0"),
+        *(
+            (
+                {"rollout": {"maxUnavailable": few}},
+                f"spec.rollout.maxUnavailable: {few} is less than 1, and no node would "
+                "have its turn; spec.paused: true holds a rollout",
+            )
+            for few in (0, -1, "0%", "00%")
+        ),
         ({"rollout": {"errorBudget": -2}}, "spec.rollout.errorBudget: -2 is less than 0"),
         ({"imagePullSecrets": [{"name": "a"}, {}]}, "spec.imagePullSecrets[1].name: None is not the name of a Secret"),
         ({"imagePullSecrets": [{"name": ""}]}, "spec.imagePullSecrets[0].name: '' is not the name of a Secret"),

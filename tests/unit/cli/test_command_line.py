@@ -50,6 +50,13 @@ def test_a_port_that_is_taken_is_one_line_and_2() -> None:
     assert (ended.returncode, ended.stderr) == (2, f"reconciler: cannot listen on 127.0.0.1:{port}: {advice}\n")
 
 
+@pytest.mark.parametrize("count", ["0", "00%", "-1", "many", "1.5", "²"])
+def test_a_simulation_of_no_node_at_once_is_not_begun(count: str) -> None:
+    ended = _run("-m", "reconciler", "simulate", "--nodes", "1", f"--max-unavailable={count}")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "neither a count nor a percentage of 1 or more" in " ".join(ended.stderr.replace("│", " ").split())
+
+
 def test_a_simulation_says_first_where_its_status_page_is() -> None:
     ended = _run("-m", "reconciler", "simulate", "--nodes", "1", "--loops", "1", "--faults", "kill-window")
     first, second = ended.stdout.split("\n")[:2]

@@ -60,6 +60,11 @@ async def test_a_strict_write_names_the_unknown_field(server: ApiServer) -> None
         ({"handlers": [{"name": "A"}]}, "in body should match"),
         ({"handlers": {}}, "spec.handlers: Invalid value: in body must be of type array"),
         ({"rollout": {"maxUnavailable": "a"}}, "spec.rollout.maxUnavailable: Invalid value: 'a': in body should match"),
+        ({"rollout": {"maxUnavailable": 0}}, "spec.rollout.maxUnavailable: Invalid value: 0: out of bounds"),
+        (
+            {"rollout": {"maxUnavailable": "0%"}},
+            "spec.rollout.maxUnavailable: Invalid value: '0%': in body should match",
+        ),
         ({"rollout": {"bakeSeconds": -1}}, "spec.rollout.bakeSeconds: Invalid value: -1: out of bounds"),
         ({"upgrade": {"strategy": "No"}}, "supported values: InPlace, Reinstall"),
         ({"phases": {"install": {"image": ""}}}, "its length is out of bounds"),
