@@ -324,6 +324,18 @@ def test_foreign_text_of_the_configuration(plant: Plant) -> None:
     ]
 
 
+def test_foreign_text_that_an_admin_writes_at_the_next_step(plant: Plant) -> None:
+    async def main(p: Planted) -> None:
+        p.write(CONFIG + GOOD)
+        for told in p.node.on_step:
+            told("sync /etc/containerd/config.toml")
+        p.write(CONFIG + GOOD + "# a note\n", traced=False)
+        await asyncio.sleep(1)
+        await p.controller.get(NODES, "node-1")
+
+    assert plant("foreign-text", main) == []
+
+
 def test_finalizer_last(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         await p.move(p.state(Stage.READY, uid=await p.owner()))

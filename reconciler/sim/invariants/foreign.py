@@ -105,29 +105,38 @@ class ForeignMarks(Invariant):
 class ForeignText(Invariant):
     """What others have written in containerd's configuration stays byte for byte, line by line, when an agent writes.
 
-    Compared right before and right after each step that puts other bytes in force; blocks between our comments and our
-    import are ours, and so are empty lines. The guard puts back what was proven: it may, where the configuration would
-    not start. Only in virtual time: elsewhere somebody else may write in between.
+    Compared right before each step that puts other bytes in force and right before the next step, when nobody else
+    could write yet; blocks between our comments and our import are ours, and so are empty lines. The guard puts back
+    what was proven: it may, where the configuration would not start. Only in virtual time: elsewhere somebody else may
+    write in between.
     """
 
     name = "foreign-text"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
+        self._before: dict[SimNode, tuple[str, list[bytes]]] = {}
+        """Node → step under way, and what others had written before it."""
         self._broken: list[str] = []
 
     def traced(self, node: SimNode, step: str) -> Iterator[str]:
+        self._compare(node)
         if step.startswith(COMMITS):
             loaded = config.load(node.root)
             if not loaded.error and not loaded.cri_error:
-                asyncio.get_running_loop().call_soon(self._compare, node, step, foreign_lines(node.root))
+                self._before[node] = step, foreign_lines(node.root)
+                asyncio.get_running_loop().call_soon(self._compare, node)
         yield from self.ticked()
 
     def ticked(self) -> Iterator[str]:
         found, self._broken = self._broken, []
         yield from found
 
-    def _compare(self, node: SimNode, step: str, before: list[bytes]) -> None:
+    def _compare(self, node: SimNode) -> None:
+        """Once for each step: at the next one, or as soon as the agent lets others have their turn."""
+        if node not in self._before:
+            return
+        step, before = self._before.pop(node)
         after = foreign_lines(node.root)
         if after != before:
             lost = [line.decode(errors="replace") for line in before if line not in after]
