@@ -2,7 +2,8 @@
 
 What the Lease says about time is another machine's wall clock and is never compared with ours: a
 standby counts from when *it* saw the Lease change last, a leader from when it *sent* its last good renewal.
-A leader that cannot renew stops its work before anybody else may begin.
+A leader that cannot renew stops its work before anybody else may begin. It is the same with a Lease that somebody
+deleted: a standby that saw it held waits for as long as its holder may still think that it leads.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from reconciler.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, 
 from reconciler.kube.resources import LEASES, Lease
 
 log = logging.getLogger(__name__)
+
+GONE = ""
+"""Stands for the version of a Lease that is not there."""
 
 
 class Elector:
@@ -49,7 +53,9 @@ class Elector:
         self._renew_deadline = renew_deadline
         self._retry = retry
         self._seen: tuple[str, float] | None = None
-        """The Lease's version, and when it was first seen."""
+        """The Lease's version (GONE: it was deleted), and when it was first seen."""
+        self._holder = ""
+        """Of the Lease as it was seen last."""
         self._held: Lease | None = None
         self._leading = False
         self._renewed = 0.0
@@ -137,22 +143,27 @@ class Elector:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            return await self._create()
-        holder = lease.spec.holder_identity or ""
-        version = lease.metadata.resource_version
-        if self._seen is None or self._seen[0] != version:
-            self._seen = (version, self._clock.monotonic())
-        if holder not in ("", self._identity):
-            self._held = None
-            allowed = float(lease.spec.lease_duration_seconds or self._duration)
-            if self._clock.monotonic() < self._seen[1] + allowed:
-                return False
+            return await self._create() if self._free(GONE, self._duration) else False
+        self._holder = lease.spec.holder_identity or ""
+        allowed = float(lease.spec.lease_duration_seconds or self._duration)
+        if not self._free(lease.metadata.resource_version, allowed):
+            return False
         try:
             taken = await self._client.replace(LEASES, self._name, self._body(lease), self._namespace)
         except Conflict:
             return False
         self._keep(taken)
         return True
+
+    def _free(self, version: str, allowed: float) -> bool:
+        """Whether nobody else can think that it leads: the holder's `allowed` seconds are over since that version."""
+        now = self._clock.monotonic()
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, now)
+        if self._holder in ("", self._identity):
+            return True
+        self._held = None
+        return now >= self._seen[1] + allowed
 
     async def _create(self) -> bool:
         try:
@@ -163,6 +174,7 @@ class Elector:
 
     def _keep(self, lease: Lease) -> None:
         self._held = lease
+        self._holder = self._identity
         self._seen = (lease.metadata.resource_version, self._clock.monotonic())
 
     def _body(self, lease: Lease | None, *, release: bool = False) -> dict[str, Any]:

@@ -443,6 +443,26 @@ def test_only_the_leader_writes(plant: Plant) -> None:
     ]
 
 
+def test_a_leader_whose_lease_somebody_deleted_has_the_rest_of_its_time(plant: Plant) -> None:
+    async def main(p: Planted) -> None:
+        lease = {"metadata": {"name": names.LEASE_NAME}, "spec": {"holderIdentity": "controller-1-1"}}
+        await p.controller.create(LEASES, lease, names.NAMESPACE)
+        await p.cluster.admin.delete(LEASES, names.LEASE_NAME, names.NAMESPACE)
+        other = Client(p.cluster.connect("controller:controller-2"), rng=random.Random(3))
+        lease["spec"] = {"holderIdentity": "controller-2-1"}
+        await other.create(LEASES, lease, names.NAMESPACE)
+        await p.controller.patch(NODES, "node-1", {"metadata": {"labels": {"a": "b"}}})
+        await other.patch(NODES, "node-1", {"metadata": {"labels": {"a": "c"}}})
+        assert p.said == []
+        await asyncio.sleep(11)
+        await p.controller.patch(NODES, "node-1", {"metadata": {"labels": {"a": "d"}}})
+
+    assert plant("only-the-leader", main) == [
+        "controller:controller-1 sent PATCH /api/v1/nodes/node-1, "
+        "but the Lease was controller-2-1's, renewed 11.0 s ago"
+    ]
+
+
 def test_a_write_to_a_node_is_fenced(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         node = await p.controller.get(NODES, "node-1")

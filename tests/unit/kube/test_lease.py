@@ -194,6 +194,33 @@ def test_a_lease_that_somebody_deleted_is_made_again() -> None:
     election(body)
 
 
+def test_a_standby_does_not_take_a_deleted_lease_while_its_holder_may_still_lead() -> None:
+    async def body(server: ApiServer, clock: VirtualClock) -> None:
+        a = Replica(server, "a", clock)
+        await became_leader(a, 1)
+        b = Replica(server, "b", clock)
+        await asyncio.sleep(30)
+        a.link.cut = True
+        await b.client.delete(LEASES, "lock", NS)
+        waited = await became_leader(b, 60)
+        assert 10.0 <= waited <= 15.0
+        assert a.spans[0][1] <= now() - 1.0
+        a.link.cut = False
+        await a.stop()
+        await b.stop()
+
+    election(body)
+
+
+def test_a_replica_that_never_saw_the_lease_makes_it_at_once() -> None:
+    async def body(server: ApiServer, clock: VirtualClock) -> None:
+        a = Replica(server, "a", clock)
+        assert await became_leader(a, 60) <= 0.1
+        await a.stop()
+
+    election(body)
+
+
 def test_an_error_of_the_work_ends_the_run_and_gives_the_lease_back() -> None:
     async def body(server: ApiServer, clock: VirtualClock) -> None:
         client = Client(MemoryTransport(server, user="a"), rng=random.Random(1))
