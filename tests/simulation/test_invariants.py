@@ -6,6 +6,7 @@ The world is a cluster without controllers and agents; what they would do wrong 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import random
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import clock, kinds
 from reconciler.sim.cluster import Cluster, Options, running
 from reconciler.sim.invariants import INVARIANTS, Observer, describe, rest
+from reconciler.sim.judge import LOCK
 from reconciler.sim.loops import HANDLER, RUNTIME, manifest
 from reconciler.sim.node import CONFIG, SimNode
 from reconciler.sim.payload import Behaviour
@@ -154,7 +156,7 @@ def plant(tmp_path: Path) -> Plant:
 
 def test_every_invariant_has_a_name_of_its_own_and_says_what_must_hold() -> None:
     lines = describe().splitlines()
-    assert len({line.split(":")[0] for line in lines}) == len(INVARIANTS) == 18
+    assert len({line.split(":")[0] for line in lines}) == len(INVARIANTS) == 19
     assert lines[0] == "slots: Never more nodes in work than the spec allowed when their slots were taken."
 
 
@@ -383,6 +385,19 @@ def test_binaries_last(plant: Plant, text: str, count: int) -> None:
 
     said = plant("binaries-last", main)
     assert said == ["node-1: uninstall of kata starts while the configuration still names its handlers"] * count
+
+
+@pytest.mark.parametrize(("held", "count"), [(False, 1), (True, 0)])
+def test_a_change_without_the_lock_of_the_host(plant: Plant, held: bool, count: int) -> None:
+    async def main(p: Planted) -> None:
+        path = p.node.root / LOCK
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            if held:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            p.write(CONFIG + GOOD)
+
+    assert plant("locked", main) == [f"node-1: the agent's `{STEP}` was taken without the host's lock"] * count
 
 
 def test_evidence_a_stage_that_nobody_has_done(plant: Plant) -> None:
