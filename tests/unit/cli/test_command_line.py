@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HEAVY = ("aiohttp", "grpc", "kubernetes_asyncio", "typer", "rich")
 
 
