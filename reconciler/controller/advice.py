@@ -79,6 +79,8 @@ ADVICE: dict[str, str] = {
     "mend its way to the API server",
     # of the API server
     "Forbidden": "give the controller the right that the message names: see the rules of its ClusterRole",
+    "ServiceAccountMissing": "create the ServiceAccount in our namespace, or name another one in the phase",
+    "AdmissionRefused": "a policy, a quota or a webhook of the cluster refuses it: change that, or the NodeRuntime",
     "StepRefused": "the API server refuses a step: correct the NodeRuntime, or the policy in the way",
     "StateUnreadable": "remove the annotation to start afresh: "
     "`kubectl annotate node {node} state.runtime-reconciler.io/{runtime}-`",

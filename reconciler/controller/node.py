@@ -108,8 +108,9 @@ class NodeReconciler:
     def _refused(self, node: str, runtime: str, error: ApiError) -> None:
         """Told on the NodeRuntime; the queue tries again, ever more slowly."""
         if isinstance(error, Forbidden):
-            self._telemetry.forbidden("node")
             problem = problems.forbidden(error.message)
+            if problem.reason == problems.FORBIDDEN:
+                self._telemetry.forbidden("node")
         else:
             problem = Problem("StepRefused", error.message)
         if self._world.note_refusal(runtime, node, problem):

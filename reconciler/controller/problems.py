@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from reconciler.api.node import Problem
@@ -9,6 +10,11 @@ from reconciler.api.noderuntime import NodeRuntime, UnreadableNodeRuntime
 from reconciler.api.validation import errors
 from reconciler.controller.world import World
 
+FORBIDDEN = "Forbidden"
+"""Reason of a right that is missing."""
+_RIGHTS = re.compile(r'User "[^"]*" cannot ')
+_NO_ACCOUNT = re.compile(r'error looking up service account (\S+?): serviceaccount "[^"]*" not found')
+"""`k8s.io/kubernetes/plugin/pkg/admission/serviceaccount`."""
 CONFLICTS = {
     "handler": "HandlerConflict",
     "RuntimeClass": "RuntimeClassConflict",
@@ -32,8 +38,14 @@ def blind(world: World) -> Problem | None:
 
 
 def forbidden(message: str) -> Problem:
-    """The API server has refused us a right, in its own words."""
-    return Problem("Forbidden", f"{message}; see the rules of deploy/base/rbac.yaml")
+    """What a 403 says, in the API server's own words: a right of ours is missing, or admission refuses the object. Both
+    have one reason; an authorizer is known by its words
+    (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`)."""
+    if _RIGHTS.search(message) is not None:
+        return Problem(FORBIDDEN, f"{message}; see the rules of deploy/base/rbac.yaml")
+    if (missing := _NO_ACCOUNT.search(message)) is not None:
+        return Problem("ServiceAccountMissing", f"{message}; create ServiceAccount {missing[1]}, or name another")
+    return Problem("AdmissionRefused", message)
 
 
 def _invalid(runtime: NodeRuntime) -> Problem | None:

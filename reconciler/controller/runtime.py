@@ -89,8 +89,10 @@ class RuntimeReconciler:
         except (Conflict, Held):
             return After(CONFLICT_DELAY)
         except Forbidden as error:
-            self._telemetry.forbidden("noderuntime")
-            await self.tell(name, problems.forbidden(error.message))
+            problem = problems.forbidden(error.message)
+            if problem.reason == problems.FORBIDDEN:
+                self._telemetry.forbidden("noderuntime")
+            await self.tell(name, problem)
             raise
 
     async def _living(self, runtime: NodeRuntime) -> Result:

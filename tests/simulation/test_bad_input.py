@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.meta import ConfigMap
 from reconciler.kube.errors import ApiError, Invalid
-from reconciler.kube.resources import NODERUNTIMES, RUNTIMECLASSES
+from reconciler.kube.resources import NODERUNTIMES, RUNTIMECLASSES, Resource
 from reconciler.sim import kinds
 from reconciler.sim.loops import BINARY, HANDLER, RUNTIME, manifest, phase
 
 Drive = Callable[..., None]
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", True, "ServiceAccount", ConfigMap)
 MORE = " (more: `kubectl reconciler explain node-1`)"
 
 INSTALL = phase("seconds=1", f"drop={BINARY}")
@@ -415,6 +417,20 @@ def test_a_right_to_look_that_is_missing_is_told_and_heals(drive: Drive, resourc
         rights.give("controller", verb, resource)
         await s.ready()
         await heals(s, "Forbidden")
+
+    drive(main)
+
+
+def test_a_service_account_that_is_missing_is_told_before_a_node_is_touched_and_heals(drive: Drive) -> None:
+    async def main(s: Any) -> None:
+        await s.create(simple(install={**INSTALL, "serviceAccountName": "payload"}))
+        message = await s.says("Degraded", "True", "ServiceAccountMissing")
+        assert message.startswith("phase install: pods ")
+        assert message.endswith("; create ServiceAccount runtime-reconciler/payload, or name another")
+        assert s.touches() == []
+        await s.cluster.admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": "payload"}}, "runtime-reconciler")
+        await heals(s, "ServiceAccountMissing")
+        await s.ready()
 
     drive(main)
 
