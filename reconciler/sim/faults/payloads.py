@@ -15,6 +15,7 @@ from reconciler.sim.faults import people
 from reconciler.sim.faults.registry import World, fault
 from reconciler.sim.kinds import Object
 from reconciler.sim.payload import Behaviour
+from reconciler.sim.podstatus import ended_status, failed_status
 
 PATIENCE = 120.0
 """Seconds for which the start of a payload is waited for."""
@@ -139,22 +140,27 @@ async def phase_pod_deleted(world: World, rng: random.Random) -> None:
 
 @fault("phase-pod-evicted", once=True)
 async def phase_pod_evicted(world: World, rng: random.Random) -> None:
-    """A kubelet short of disk ends a phase pod: Failed, Evicted."""
+    """A kubelet short of disk ends a phase pod: Failed, Evicted.
+
+    A pod is Failed only when none of its containers can run any more, and says how they ended
+    (`mergePodStatus` in `pkg/kubelet/status/status_manager.go` of Kubernetes 1.34).
+    """
     pod = await _some_pod(world, rng)
     node = None if pod is None else world.cluster.nodes.get(pod["spec"]["nodeName"])
     if pod is None or node is None:
         return
     meta = pod["metadata"]
     world.say(f"phase-pod-evicted: {meta['name']}")
-    status = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."}
+    status = failed_status("Evicted", "The node was low on resource: ephemeral-storage.")
+    for process in node.runtime.running(meta["uid"]):
+        node.runtime.kill(process)
+        status = {**ended_status(pod["spec"]["containers"][0]["name"], process, ""), **status}
     body = {"metadata": {"uid": meta["uid"]}, "status": status}
     await people.persist(
         lambda: world.cluster.admin.patch(
             PODS, meta["name"], body, meta["namespace"], subresource="status", content_type=STRATEGIC_MERGE_PATCH
         )
     )
-    for process in node.runtime.running(meta["uid"]):
-        node.runtime.kill(process)
 
 
 def phase_pods(world: World) -> list[Object]:

@@ -152,3 +152,16 @@ def test_a_phase_pod_is_evicted(tmp_path: Path) -> None:
         assert not bench.node.runtime.running(pod(bench)["metadata"]["uid"])
 
     drive(tmp_path, main)
+
+
+def test_a_pod_that_is_evicted_says_at_once_how_its_container_ended(tmp_path: Path) -> None:
+    """Else it is taken for one that never ran."""
+
+    async def main(bench: Bench) -> None:
+        await bench.pod("p", "hang", **PHASE)
+        await asyncio.sleep(3)
+        await bench.cause("phase-pod-evicted")
+        assert pod(bench)["status"]["phase"] == "Failed"
+        assert ended(bench)["exitCode"] == 137
+
+    drive(tmp_path, main)
