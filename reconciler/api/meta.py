@@ -155,6 +155,7 @@ class RuntimeClass(_Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     handler: str = ""
     overhead: dict[str, Any] | None = None
+    scheduling: dict[str, Any] | None = None
 
 
 class ControllerRevision(_Object, frozen=True):

@@ -15,6 +15,9 @@ from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reconciler.kube.resources import RUNTIMECLASSES
 
+Altered = dict[str, tuple[str, dict[str, Any]]]
+"""Name → resourceVersion of a RuntimeClass that was stored otherwise than asked, and what was asked."""
+
 
 class ForeignClass(Exception):
     """A RuntimeClass of a wanted name exists and is not ours."""
@@ -47,10 +50,7 @@ def body_of(runtime: NodeRuntime, handler: Handler) -> dict[str, Any]:
             "annotations": {names.UID_ANNOTATION: runtime.metadata.uid},
         },
         "handler": handler.name,
-        "scheduling": {
-            "nodeSelector": {names.present_label(runtime.metadata.name): names.PRESENT_LABEL_VALUE},
-            "tolerations": [],
-        },
+        "scheduling": {"nodeSelector": _where(runtime), "tolerations": []},
     }
     if wanted.overhead is not None:
         body["overhead"] = wanted.overhead
@@ -62,8 +62,12 @@ def owned(existing: RuntimeClass, runtime: NodeRuntime) -> bool:
     return existing.metadata.annotations.get(names.UID_ANNOTATION) == runtime.metadata.uid
 
 
-async def ensure(client: Client, known: list[RuntimeClass], runtime: NodeRuntime) -> list[RuntimeClass]:
+async def ensure(
+    client: Client, known: list[RuntimeClass], runtime: NodeRuntime, altered: Altered
+) -> list[RuntimeClass]:
     """Make what is missing or other than it should be; returns what was made.
+
+    `altered` is kept from call to call: what a webhook made of our request is left, or it would be made for ever.
 
     Raises ForeignClass, RefusedClass, ApiError, TransportError.
     """
@@ -74,13 +78,19 @@ async def ensure(client: Client, known: list[RuntimeClass], runtime: NodeRuntime
             continue
         there = existing.get(handler.runtime_class.name)
         replaced = there is not None and owned(there, runtime)
-        if there is not None and replaced and _as_asked(there, handler):
+        if there is not None and replaced and _as_asked(there, runtime, handler):
+            continue
+        asked = body_of(runtime, handler)
+        if there is not None and altered.get(there.metadata.name) == (there.metadata.resource_version, asked):
             continue
         try:
             if there is not None and replaced:
                 await _rehearse(client, runtime, handler)
                 await client.delete(RUNTIMECLASSES, there.metadata.name, uid=there.metadata.uid)
-            made.append(await _make(client, runtime, handler, handler.runtime_class.name))
+            new = await _make(client, runtime, handler, handler.runtime_class.name)
+            if not _as_asked(new, runtime, handler):
+                altered[new.metadata.name] = (new.metadata.resource_version, asked)
+            made.append(new)
         except Forbidden:
             raise
         except ApiError as error:
@@ -90,9 +100,20 @@ async def ensure(client: Client, known: list[RuntimeClass], runtime: NodeRuntime
     return made
 
 
-def _as_asked(there: RuntimeClass, handler: Handler) -> bool:
+def _as_asked(there: RuntimeClass, runtime: NodeRuntime, handler: Handler) -> bool:
     wanted = None if handler.runtime_class is None else handler.runtime_class.overhead
-    return there.handler == handler.name and quantity.same(_fixed(there.overhead), _fixed(wanted))
+    scheduling = there.scheduling or {}
+    return (
+        there.handler == handler.name
+        and quantity.same(_fixed(there.overhead), _fixed(wanted))
+        and scheduling.get("nodeSelector") == _where(runtime)
+        and not scheduling.get("tolerations")
+    )
+
+
+def _where(runtime: NodeRuntime) -> dict[str, str]:
+    """The node selector that binds a class to the nodes that have its handler."""
+    return {names.present_label(runtime.metadata.name): names.PRESENT_LABEL_VALUE}
 
 
 def _fixed(overhead: dict[str, Any] | None) -> dict[str, Any]:

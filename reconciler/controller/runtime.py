@@ -70,6 +70,7 @@ class RuntimeReconciler:
         self._rehearsal = Rehearsal(client, world.namespace)
         self._written: dict[str, float] = {}
         self._unused = Unused()
+        self._altered: classes.Altered = {}
 
     async def reconcile(self, name: str) -> Result:
         runtime = self._world.runtime(name)
@@ -212,7 +213,7 @@ class RuntimeReconciler:
             if refused is not None:
                 return refused
         try:
-            for made in await classes.ensure(self._client, self._world.classes.list(), runtime):
+            for made in await classes.ensure(self._client, self._world.classes.list(), runtime, self._altered):
                 self._world.classes.apply_write(made)
         except classes.ForeignClass as error:
             return Problem("RuntimeClassConflict", str(error))

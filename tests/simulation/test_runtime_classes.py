@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from reconciler.api import names
+from reconciler.kube.resources import RUNTIMECLASSES
 from reconciler.sim import kinds
-from reconciler.sim.loops import BINARY, HANDLER, manifest, phase
+from reconciler.sim.loops import BINARY, HANDLER, RUNTIME, manifest, phase
 
 Drive = Callable[..., None]
 
+PRESENT = names.present_label(RUNTIME)
 INSTALL = phase("seconds=1", f"drop={BINARY}")
 UNINSTALL = phase("seconds=1", f"take={BINARY}")
 
@@ -27,6 +30,11 @@ def with_class(**runtime_class: Any) -> dict[str, Any]:
 def classes(s: Any) -> dict[str, Any]:
     """Name → overhead of the RuntimeClasses that are there."""
     return {name: r.object.get("overhead") for (_, name), r in s.cluster.server.store.all(kinds.RUNTIMECLASSES)}
+
+
+def scheduling(s: Any) -> Any:
+    record = s.cluster.server.store.get(kinds.RUNTIMECLASSES, ("", HANDLER))
+    return None if record is None else record.object.get("scheduling")
 
 
 def writes(s: Any) -> int:
@@ -74,6 +82,34 @@ def test_a_class_that_is_not_asked_for_any_more_goes(drive: Drive) -> None:
         del body["spec"]["handlers"][0]["runtimeClass"]
         await s.patch(body["spec"])
         await s.until(lambda: classes(s) == {})
+
+    drive(main)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"nodeSelector": {PRESENT: "present", "pool": "a"}},
+        {"nodeSelector": {PRESENT: None}},
+        {"tolerations": [{"key": "a", "operator": "Exists"}]},
+        None,
+    ],
+    ids=["selects more", "selects nothing", "tolerates", "scheduling taken out"],
+)
+def test_an_edit_of_its_scheduling_is_taken_back(drive: Drive, edit: Any) -> None:
+    async def main(s: Any) -> None:
+        await s.create(with_class())
+        await s.ready()
+        good = scheduling(s)
+        assert good == {"nodeSelector": {PRESENT: "present"}, "tolerations": []}
+        await s.cluster.admin.patch(RUNTIMECLASSES, HANDLER, {"scheduling": edit})
+        assert scheduling(s) != good
+        await s.until(lambda: scheduling(s) == good, 5)
+        await asyncio.sleep(60)
+        before = writes(s)
+        await asyncio.sleep(60)
+        assert (writes(s), scheduling(s)) == (before, good)
+        assert set(s.stages().values()) == {"ready"}
 
     drive(main)
 
