@@ -49,7 +49,7 @@ class Gate:
         async def check() -> None:
             if self._stopping():
                 raise Stale
-            await self.nobody_uses(handlers)
+            await self.nobody_uses(handlers, state.stage)
             live = await self._deps.client.get(NODES, self._deps.node)
             text = live.metadata.annotations.get(names.state_annotation(runtime), "")
             try:
@@ -71,14 +71,16 @@ class Gate:
         if found is not None:
             raise Wait(STOPPED, stop.words(found))
 
-    async def nobody_uses(self, handlers: frozenset[str]) -> None:
-        """Raises Wait(HandlerInUse)."""
+    async def nobody_uses(self, handlers: frozenset[str], stage: Stage) -> None:
+        """Raises Wait(HandlerInUse); and CriError, but not at an unconfigure, which must work while CRI is down."""
         if not handlers:
             return
         try:
             sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
         except CriError:
-            return  # CRI is down: unconfigure must work all the same
+            if stage is Stage.UNCONFIGURE:
+                return
+            raise
         users = [s for s in sandboxes if s.ready and s.handler in handlers]
         if users:
             raise Wait("HandlerInUse", f"{len(users)} sandboxes use it, {_name(users[0])} among them")

@@ -200,7 +200,7 @@ class Worker:
         writes = any(h.written_by is WrittenBy.AGENT for h in data.handlers) or bool(data.snapshotters)
         if writes or runtime in await asyncio.to_thread(self._deps.host.journal):
             going = await self._going(runtime, state, data)
-            await self._gate.nobody_uses(going)
+            await self._gate.nobody_uses(going, state.stage)
             await self._gate.unstopped()
             fence = self._gate.fence(runtime, state, going)
             if writes:
@@ -225,7 +225,7 @@ class Worker:
         if not self._over(state.pod):
             await self._nothing_runs(state.pod)
         handlers = await self._guarded(runtime, state)
-        await self._gate.nobody_uses(handlers)
+        await self._gate.nobody_uses(handlers, state.stage)
         await self._gate.unstopped()
         outcome = await self._deps.host.remove(runtime, fence=self._gate.fence(runtime, state, handlers))
         self._done("unconfigure", outcome)

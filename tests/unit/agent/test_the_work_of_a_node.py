@@ -250,6 +250,17 @@ def test_a_handler_in_use_is_not_taken_away_by_an_upgrade_either(bench: Bench, l
     play(bench, state(), main, data=left)
 
 
+def test_no_upgrade_takes_a_handler_away_while_cri_cannot_be_asked_who_uses_it(bench: Bench) -> None:
+    bench.host.handlers = frozenset({"old"})
+    bench.cri.error = OUTAGE
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(10)
+        assert (bench.host.changes, worker.answers["kata"].reason) == ([], "ContainerdNotServing")
+
+    play(bench, state(), main)
+
+
 def test_force_that_was_taken_back_by_now_takes_nothing_away(bench: Bench) -> None:
     bench.cri.run("web", handler="kata")
 
