@@ -144,13 +144,19 @@ def facts_of(pod: Pod, *, ended: bool, asked: bool) -> PodFacts | None:
 
 
 def _outcome(pod: Pod) -> tuple[Outcome, str, str]:
-    """Judged by the container's exit, not by the pod's phase: a pod that never ran costs no attempt."""
+    """Judged by the container's exit, not by the pod's phase: a pod that never ran costs no attempt.
+
+    One that is over while its container is said to run has run: pod garbage collection and a kubelet that finds no
+    trace of the container change the phase alone.
+    """
     status = next((s for s in pod.status.container_statuses if s.name == CONTAINER), None)
     ended = None if status is None else status.state.terminated
     if ended is not None and (ended.started_at is not None or ended.exit_code == 0):
         if ended.exit_code == 0:
             return Outcome.SUCCEEDED, "", ""
         return Outcome.FAILED, "PayloadFailed", f"exit code {ended.exit_code}: {ended.message or ended.reason}"
+    if pod.status.phase == "Failed" and status is not None and status.state.running is not None:
+        return Outcome.FAILED, "PayloadFailed", f"{pod.status.reason or 'Failed'}: {pod.status.message}"
     if pod.status.phase in ("Failed", "Succeeded"):
         reason = pod.status.reason or (ended.reason if ended else "") or "PodRefused"
         return Outcome.NEVER_RAN, reason, pod.status.message or (ended.message if ended else "")

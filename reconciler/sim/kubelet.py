@@ -75,6 +75,11 @@ class Worker:
         return self.gone or self.pod.metadata.deletion_timestamp is not None
 
     @property
+    def over(self) -> bool:
+        """It has ended, or was evicted before it began: Never means never."""
+        return self.pod.status.get("phase") in ("Succeeded", "Failed")
+
+    @property
     def grace(self) -> float:
         return 1.0 if self.gone else float(self.pod.metadata.deletion_grace_period_seconds or 0)
 
@@ -146,7 +151,7 @@ class Kubelet:
     async def _work(self, worker: Worker) -> None:
         """From the first sight of a pod to its end."""
         try:
-            over = worker.pod.status.get("phase") in ("Succeeded", "Failed")
+            over = worker.over
             if not over:
                 over = await self._live(worker)
             while not worker.deleting:
@@ -189,9 +194,9 @@ class Kubelet:
         return True
 
     async def _start(self, worker: Worker) -> None:
-        """Try until it runs or is to be deleted."""
+        """Try until it runs, or is to be deleted, or was evicted."""
         await self._pull(worker)
-        while not worker.deleting:
+        while not (worker.deleting or worker.over):
             try:
                 await self._launch(worker)
                 return
@@ -203,7 +208,7 @@ class Kubelet:
         """Until the image is there or the pod is to be deleted; the reason goes to and fro, as a kubelet's does."""
         name, image, wait = worker.container["name"], str(worker.container.get("image", "")), PULL_BACKOFF[0]
         why = f'failed to pull and unpack image "{image}": not found'
-        while not worker.deleting and not self._pullable(image):
+        while not (worker.deleting or worker.over or self._pullable(image)):
             await self._report(worker, waiting_status(name, "ErrImagePull", why))
             await asyncio.sleep(1.0)
             backing_off = f'Back-off pulling image "{image}": ErrImagePull: {why}'
@@ -288,7 +293,7 @@ class Kubelet:
     async def _finish(self, worker: Worker) -> None:
         """Report the end, then take the object away, as the status manager does."""
         process = worker.process
-        if process is not None and worker.pod.status.get("phase") not in ("Succeeded", "Failed"):
+        if process is not None and not worker.over:
             await self._report(worker, ended_status(worker.container["name"], process, ""))
         meta = worker.pod.metadata
         for _ in range(API_TRIES):

@@ -143,16 +143,20 @@ async def phase_pod_evicted(world: World, rng: random.Random) -> None:
     """A kubelet short of disk ends a phase pod: Failed, Evicted.
 
     A pod is Failed only when none of its containers can run any more, and says how they ended
-    (`mergePodStatus` in `pkg/kubelet/status/status_manager.go` of Kubernetes 1.34).
+    (`mergePodStatus` in `pkg/kubelet/status/status_manager.go` of Kubernetes 1.34). One that has ended by itself is left
+    alone.
     """
     pod = await _some_pod(world, rng)
     node = None if pod is None else world.cluster.nodes.get(pod["spec"]["nodeName"])
     if pod is None or node is None:
         return
     meta = pod["metadata"]
+    running = node.runtime.running(meta["uid"])
+    if not running and any(process.pod_uid == meta["uid"] for process in node.runtime.processes.values()):
+        return
     world.say(f"phase-pod-evicted: {meta['name']}")
     status = failed_status("Evicted", "The node was low on resource: ephemeral-storage.")
-    for process in node.runtime.running(meta["uid"]):
+    for process in running:
         node.runtime.kill(process)
         status = {**ended_status(pod["spec"]["containers"][0]["name"], process, ""), **status}
     body = {"metadata": {"uid": meta["uid"]}, "status": status}

@@ -165,3 +165,18 @@ def test_a_pod_that_is_evicted_says_at_once_how_its_container_ended(tmp_path: Pa
         assert ended(bench)["exitCode"] == 137
 
     drive(tmp_path, main)
+
+
+def test_a_pod_that_is_evicted_before_it_ran_never_runs(tmp_path: Path) -> None:
+    async def main(bench: Bench) -> None:
+        bench.node.missing.add("sim/payload")
+        await bench.pod("p", "hang", **PHASE)
+        await asyncio.sleep(3)
+        await bench.cause("phase-pod-evicted")
+        bench.node.missing.clear()
+        await asyncio.sleep(600)
+        assert (pod(bench)["status"]["phase"], pod(bench)["status"]["reason"]) == ("Failed", "Evicted")
+        assert ended(bench) == {}
+        assert not bench.node.runtime.processes
+
+    drive(tmp_path, main)

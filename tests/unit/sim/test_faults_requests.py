@@ -223,12 +223,17 @@ def test_a_leader_whose_lease_cannot_be_written_stops_and_another_one_leads(tmp_
     drive(tmp_path, main, controllers=2)
 
 
-def test_a_deleted_lease_makes_another_one_lead_beside_the_leader(tmp_path: Path) -> None:
+def test_a_deleted_lease_makes_a_replica_that_begins_lead_beside_the_leader(tmp_path: Path) -> None:
     async def main(bench: Bench) -> None:
         await bench.until(lambda: bench.cluster.leader is not None)
         at_once = 0
         for _ in range(10):
+            await asyncio.sleep(20)
+            standby = next(replica for replica in bench.cluster.replicas if not replica.leads)
+            standby.hold()
+            await asyncio.sleep(5)
             await bench.cause("lease-deleted")
+            standby.release()
             for _ in range(60):
                 await asyncio.sleep(PACE)
                 at_once = max(at_once, sum(replica.leads for replica in bench.cluster.replicas))
