@@ -143,8 +143,8 @@ async def phase_pod_evicted(world: World, rng: random.Random) -> None:
     """A kubelet short of disk ends a phase pod: Failed, Evicted.
 
     A pod is Failed only when none of its containers can run any more, and says how they ended
-    (`mergePodStatus` in `pkg/kubelet/status/status_manager.go` of Kubernetes 1.34). One that has ended by itself is left
-    alone.
+    (`mergePodStatus` in `pkg/kubelet/status/status_manager.go` of Kubernetes 1.34). One that has ended by itself is
+    left alone.
     """
     pod = await _some_pod(world, rng)
     node = None if pod is None else world.cluster.nodes.get(pod["spec"]["nodeName"])
