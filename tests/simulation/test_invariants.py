@@ -198,6 +198,18 @@ def test_slots_a_stuck_node_that_gave_its_own_back_waits_with_a_new_goal(
     assert plant("slots", main) == said
 
 
+@pytest.mark.parametrize(("repairs", "said"), [(3, []), (2, ["kata: 2 nodes in work, 1 allowed: node-1, node-2"])])
+def test_slots_a_node_whose_repairs_are_used_up_gives_its_own_back(plant: Plant, repairs: int, said: list[str]) -> None:
+    async def main(p: Planted) -> None:
+        state = p.state(Stage.VERIFY, uid=await p.owner())
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-1"]}}, subresource="status")
+        await p.move(structs.replace(state, repairs=(p.cluster.options.clock.now(),) * repairs))
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-2"]}}, subresource="status")
+        await p.move(state, "node-2")
+
+    assert plant("slots", main) == said
+
+
 def test_slots_a_node_leaves_rest_without_one(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         await p.move(p.state(Stage.INSTALL, uid=await p.owner()))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
+from reconciler.phases.decide import MAX_REPAIRS
 from reconciler.sim import kinds
 from reconciler.sim.invariants.base import (
     CONTROLLER,
@@ -34,9 +36,10 @@ class Slots(Invariant):
     force at that write (a compare-and-swap on the same object). A node leaves rest, and gets a phase pod, only while it
     was on the list, when the request was sent or when it came. What is at work in the world, by the Nodes' states,
     stays within the limit, too, those left out that gave their slot back with cause: their Node was NotReady or their
-    deadline passed since they began. No cause: a limit that was lowered afterwards, a percentage of nodes of which some
-    have left in the last 120 s. A runtime without NodeRuntime is removed without slots, also beside a new
-    one of its name: a person has skipped that node.
+    deadline passed since they began, or somebody took their handler again after three repairs within an hour. No
+    cause: a limit that was lowered afterwards, a percentage of nodes of which some have left in the last 120 s. A
+    runtime without NodeRuntime is removed without slots, also beside a new one of its name: a person has skipped that
+    node.
     """
 
     name = "slots"
@@ -124,8 +127,10 @@ class Slots(Invariant):
         state = None if node is None else states(node).get(runtime)
         if node is None or state is None:
             return
-        stuck = state.deadline is not None and self.around.cluster.options.clock.now() >= state.deadline
-        if stuck or condition(node, "Ready") != "True":
+        now = self.around.cluster.options.clock.now()
+        late = state.deadline is not None and now >= state.deadline
+        contested = sum(now - repair < timedelta(hours=1) for repair in state.repairs) >= MAX_REPAIRS
+        if late or contested or condition(node, "Ready") != "True":
             self._excused.add((runtime, name))
 
     def _holders(self, node: str) -> frozenset[str]:
