@@ -188,7 +188,7 @@ def test_a_controller_that_does_not_lead_is_told_on_stderr(served: Any) -> None:
     assert ended.stderr == f"reconciler: no controller has led yet: {lease} is not there\n"
     served.ask(left)
     ended = served.run("status", *CLUSTER)
-    told = "reconciler: no controller leads: controller-1 renewed its Lease last at 2026-01-02T03:04:05.000Z\n"
+    told = "reconciler: no controller leads: controller-1 renewed its Lease last at 2026-01-02T03:04:05.000000Z\n"
     assert ended.stderr == told
 
 
