@@ -252,13 +252,6 @@ DEFECTS = (
     ),
     Defect("attempts-unlimited", "an install is tried for ever", swapped(stages, "MAX_ATTEMPTS", 1_000_000), PAYLOADS),
     Defect(
-        "no-backoff",
-        "tries follow each other at once",
-        all_of(swapped(stages, "BACKOFF_BASE", 0.0), swapped(stages, "BACKOFF_MAX", 0.0)),
-        PAYLOADS,
-        40,
-    ),
-    Defect(
         "no-grace",
         "a sleeping payload is deleted with no grace at all",
         swapped(stages, "_grace", lambda facts, pod: 0),
