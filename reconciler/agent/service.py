@@ -14,6 +14,7 @@ from reconciler.agent.kills import Kills
 from reconciler.agent.probe import Probe
 from reconciler.agent.reporting import Reporter
 from reconciler.agent.revive import Reviver
+from reconciler.agent.strays import Strays
 from reconciler.agent.work import Worker
 from reconciler.api.meta import Node, Pod
 from reconciler.barrier.barrier import RetryBarrier, State
@@ -43,6 +44,7 @@ class Agent:
         self._probe = Probe(deps, self.barrier, self._host_changed)
         self._recorder = Recorder(deps.client, "agent", deps.clock, instance=deps.node)
         self.kills = Kills(deps, self.barrier, self._pods.store, self._told)
+        self._strays = Strays(deps, self.barrier, self._known)
         self._worker = Worker(
             deps,
             self.barrier,
@@ -103,7 +105,16 @@ class Agent:
 
     @property
     def _parts(self) -> tuple[Runs, ...]:
-        work = (self._probe, self._worker, self.kills, self._reporter, self._reviver, self._guard, self._recorder)
+        work = (
+            self._probe,
+            self._worker,
+            self.kills,
+            self._strays,
+            self._reporter,
+            self._reviver,
+            self._guard,
+            self._recorder,
+        )
         return (self._nodes, self._pods, *work)
 
     def stop(self) -> None:
@@ -115,6 +126,10 @@ class Agent:
         known = self._pods.synced.is_set() and not any(p.metadata.uid == uid for p in self._pods.store.list())
         return not uid or uid in self.kills.ended or known
 
+    def _known(self) -> set[str] | None:
+        """UIDs of this node's pods; None before they were listed."""
+        return {pod.metadata.uid for pod in self._pods.store.list()} if self._pods.synced.is_set() else None
+
     def _on_node(self, kind: str, old: Any, new: Any, initial: bool) -> None:
         if new is not None:
             self._worker.see(new)
@@ -123,6 +138,8 @@ class Agent:
 
     def _on_pod(self, kind: str, old: Any, new: Any, initial: bool) -> None:
         self.kills.nudge()
+        if new is None:
+            self._strays.nudge()
         self._worker.nudge()
         self._guard.nudge()
 

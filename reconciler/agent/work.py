@@ -11,6 +11,7 @@ import msgspec
 from reconciler.agent.deps import Deps
 from reconciler.agent.gate import CALL, STOP_UNKNOWN, STOPPED, Gate, Stale, Wait, work_key
 from reconciler.agent.probe import Probe
+from reconciler.agent.strays import alive
 from reconciler.api import names
 from reconciler.api.meta import Node
 from reconciler.api.node import (
@@ -222,8 +223,11 @@ class Worker:
         return _answer(state, WorkResult.DONE)
 
     async def _unconfigure(self, runtime: str, state: NodeState) -> WorkReport:
-        if not self._over(state.pod):
+        try:
             await self._nothing_runs(state.pod)
+        except CriError:
+            if not self._over(state.pod):  # else it must work while CRI is down
+                raise
         handlers = await self._guarded(runtime, state)
         await self._gate.nobody_uses(handlers, state.stage)
         await self._gate.unstopped()
@@ -243,11 +247,20 @@ class Worker:
         return msgspec.json.decode(bytes(kept.data), type=RevisionData)
 
     async def _nothing_runs(self, uid: str) -> None:
-        """The payload's pod of the step before must be over in CRI; a finished one's sandbox is stopped here."""
+        """The payload's pod of the step before must be over in CRI; a finished one's sandbox is stopped here. Nor may
+        another payload run: one whose pod somebody deleted by force is named nowhere else."""
+        try:
+            containers = await self._deps.cri.containers(timeout=CALL)
+            sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
+        except CriError:
+            if uid:
+                raise
+            return  # nothing is known of, and a change may be what brings CRI back
+        for other, sandbox in alive(containers, sandboxes).items():
+            if other != uid:
+                raise Wait("PodStillRunning", f"a container of pod {sandbox.name} ({other}) still runs")
         if not uid:
             return
-        containers = await self._deps.cri.containers(timeout=CALL)
-        sandboxes = await self._deps.cri.sandboxes(timeout=CALL)
         own = [c.state for c in containers if c.pod_uid == uid]
         if ContainerState.RUNNING in own or ContainerState.CREATED in own:
             raise Wait("PodStillRunning", f"a container of pod {uid} still runs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -134,6 +135,23 @@ def test_nothing_is_written_while_the_payload_still_runs(bench: Bench) -> None:
         assert worker.answers == {"kata": answer(Stage.CONFIGURE, WorkResult.DONE)}
 
     play(bench, state(pod="p"), main)
+
+
+@pytest.mark.parametrize("stage", [Stage.CONFIGURE, Stage.UNCONFIGURE])
+def test_nothing_is_written_while_a_payload_runs_whose_pod_is_gone(bench: Bench, stage: Stage) -> None:
+    bench.cri.run("stray")
+    bench.cri.pods[-1] = replace(bench.cri.pods[-1], labels={names.COMPONENT_LABEL: names.COMPONENT_PHASE})
+
+    async def main(worker: Worker) -> None:
+        await asyncio.sleep(4)
+        message = "a container of pod stray (stray) still runs"
+        assert worker.answers == {"kata": answer(stage, WorkResult.WAITING, "PodStillRunning", message)}
+        assert bench.host.changes == []
+        await bench.cri.stop_container("c-stray", grace=0, timeout=1)
+        await asyncio.sleep(10)
+        assert worker.answers == {"kata": answer(stage, WorkResult.DONE)}
+
+    play(bench, state(stage), main)
 
 
 @pytest.mark.parametrize("stage", [Stage.CONFIGURE, Stage.UNCONFIGURE])
