@@ -271,6 +271,24 @@ def test_one_actor_two_payloads(plant: Plant) -> None:
     assert said.startswith("node-1: 2 phase pods run at once: rr-kata-install-")
 
 
+@pytest.mark.parametrize(("by_admin", "wait", "count"), [(True, 40, 0), (True, 46, 1), (False, 0, 1)])
+def test_one_actor_a_payload_whose_pod_was_deleted_by_force(
+    plant: Plant, by_admin: bool, wait: float, count: int
+) -> None:
+    async def main(p: Planted) -> None:
+        p.observer.around.agent_since["node-1"] = -1000.0
+        pod = await p.make_pod()
+        client = p.cluster.admin if by_admin else p.controller
+        await client.delete(PODS, pod.metadata.name, pod.metadata.namespace, grace_seconds=0)
+        await asyncio.sleep(wait)
+        await p.run(pod)
+        await p.run(await p.make_pod())
+
+    said = plant("one-actor", main)
+    assert len(said) == count
+    assert all(line.startswith("node-1: 2 phase pods run at once: rr-kata-install-") for line in said)
+
+
 def test_one_actor_an_agent_changes_the_configuration_beside_a_payload(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         await p.run(await p.make_pod())
