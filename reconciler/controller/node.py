@@ -270,8 +270,7 @@ def patch_of(node: Node, runtime: str, move: Move, owner: NodeRuntime | None) ->
         names.stage_label(runtime): None if gone or state is None else str(state.stage),
         names.present_label(runtime): names.PRESENT_LABEL_VALUE if present(state) else None,
     }
-    if move.clear_label:
-        labels[move.clear_label] = None
+    labels.update(dict.fromkeys(move.clear_labels))
     annotations: dict[str, str | None] = {
         names.state_annotation(runtime): None if gone or state is None else encode(state)
     }

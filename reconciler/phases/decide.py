@@ -419,7 +419,7 @@ def _payload_signal(pod: PodFacts, phase: PhasePlan) -> Signal:
 
 def _make(facts: Facts, state: NodeState, phase: PhasePlan, now: datetime) -> Decision:
     if phase.done_label is not None and facts.done_label:
-        return Move(state=state, reason="OldSignalCleared", clear_label=phase.done_label[0])
+        return Move(state=state, reason="OldSignalCleared", clear_labels=phase.done_label[:1])
     if not facts.serving:
         return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
     if facts.answer is not None and facts.answer.result is WorkResult.WAITING:
@@ -583,8 +583,14 @@ def _next_removal(facts: Facts, state: NodeState, after: Stage, now: datetime, c
     goal = facts.goal
     if state.failed and goal.uid == state.uid and goal.revision == state.failed:
         failed = msgspec.structs.replace(_at_rest(state, Stage.FAILED, now), installed="", target="", pod="")
-        return Move(state=failed, reason="Failed", message=_text(state.error), clear_label=clear_label)
-    return Move(state=None, reason="Absent", message="uninstalled", clear_label=clear_label)
+        return Move(state=failed, reason="Failed", message=_text(state.error), clear_labels=_done_labels(facts))
+    return Move(state=None, reason="Absent", message="uninstalled", clear_labels=_done_labels(facts))
+
+
+def _done_labels(facts: Facts) -> tuple[str, ...]:
+    """Of every phase that is known: a payload on its way out may have set its own again, after it was taken off."""
+    found = (phase.done_label for plan in facts.plans.values() for phase in plan.phases.values())
+    return tuple(sorted({label[0] for label in found if label is not None}))
 
 
 def _next_attempt(facts: Facts, state: NodeState, problem: Problem, now: datetime) -> Decision:
@@ -632,7 +638,7 @@ def _enter(
         state=msgspec.structs.replace(entered, deadline=limit),
         reason=reason,
         message=message,
-        clear_label=clear_label,
+        clear_labels=(clear_label,) if clear_label else (),
         clear_retry=clear_retry,
     )
 

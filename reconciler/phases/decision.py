@@ -77,8 +77,8 @@ class Move:
     reason: str
     message: str = ""
     drop_taints: bool = False
-    clear_label: str = ""
-    """Key of a done label that is taken off in the same patch."""
+    clear_labels: tuple[str, ...] = ()
+    """Keys of done labels that are taken off in the same patch."""
     clear_retry: bool = False
 
 

@@ -252,6 +252,19 @@ def test_a_payload_that_ended_without_the_label_it_promised_is_tried_again() -> 
     assert (new.attempt, new.error) == (2, Problem("PayloadTimedOut", message))
 
 
+@pytest.mark.parametrize("failed", ["", "r1"])
+def test_a_node_that_is_rid_of_a_runtime_keeps_no_done_label_of_any_revision(failed: str) -> None:
+    """A payload of an earlier revision may have set it with its last breath, when it had been taken off already."""
+    older = Plan(phases={Stage.PRE_INSTALL: PhasePlan(done_label=("vendor/old", "yes"))})
+    plans = {"r0": older, "r1": Plan(phases={Stage.INSTALL: PhasePlan(done_label=("vendor/done", "yes"))})}
+    goal = Goal("u1", "r1") if failed else Goal("u1")
+    leaves = state(Stage.UNCONFIGURE, failed=failed)
+    done = answer(Stage.UNCONFIGURE, WorkResult.DONE)
+    gone = decide(facts(goal=goal, state=leaves, plans=plans, answer=done), T0)
+    assert isinstance(gone, Move)
+    assert (gone.reason, gone.clear_labels) == ("Failed" if failed else "Absent", ("vendor/done", "vendor/old"))
+
+
 def test_the_deadline_runs_from_the_end_of_the_pause_between_two_tries() -> None:
     """The pause before a fifth try, 80 s, is longer than the 60 s of the phase: its payload has all of them."""
     fifth = state(Stage.UNINSTALL, attempt=5, error=Problem("PayloadFailed"))
