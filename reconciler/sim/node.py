@@ -180,10 +180,19 @@ class SimNode:
         await self.do(self._restart_kubelet())
 
     async def _restart_kubelet(self) -> None:
-        self._stop_kubelet()
+        self.stop_kubelet()
+        await self.start_kubelet()
+
+    async def start_kubelet(self) -> None:
+        """Returns when it works."""
         await asyncio.sleep(KUBELET_START)
         await self._register()
         self._start_kubelet()
+
+    def stop_kubelet(self) -> None:
+        """Containers do not notice."""
+        if self._kubelet_task is not None:
+            self._kubelet_task.cancel()
 
     async def label(self, key: str, value: str) -> None:
         await self._unless_gone(lambda: self.client.patch(NODES, self.name, {"metadata": {"labels": {key: value}}}))
@@ -239,12 +248,8 @@ class SimNode:
 
     # --- inside ---
 
-    def _stop_kubelet(self) -> None:
-        if self._kubelet_task is not None:
-            self._kubelet_task.cancel()
-
     def _start_kubelet(self) -> None:
-        self._stop_kubelet()
+        self.stop_kubelet()
         self.kubelet = Kubelet(
             self.client,
             self.name,

@@ -126,7 +126,7 @@ class Runtime:
         if behaviour.restarts:
             await self._host.restart_containerd("hook")
             raise CriError(Code.UNAVAILABLE, "error reading from server: EOF", connection=True)
-        await asyncio.sleep(behaviour.seconds)
+        await payload.run(behaviour, self._host)
 
     async def unless_down(self, wait: Awaitable[object], timeout: float) -> None:
         """Wait for something that the daemon does; EOF when it dies meanwhile."""

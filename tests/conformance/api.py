@@ -56,9 +56,9 @@ class Watch:
         self.status = stream.status
         self._lines = _lines(stream)
 
-    async def next(self) -> tuple[str, Object]:
-        """Raises TimeoutError when none comes, StopAsyncIteration at the end of the stream."""
-        async with asyncio.timeout(EVENT_WITHIN):
+    async def next(self, *, within: float = EVENT_WITHIN) -> tuple[str, Object]:
+        """Raises TimeoutError when none comes in so many seconds, StopAsyncIteration at the end of the stream."""
+        async with asyncio.timeout(within):
             event = json.loads(await anext(self._lines))
         return event["type"], event["object"]
 

@@ -50,5 +50,5 @@ SCENARIOS = (
     Scenario(13, "installed, upgraded and uninstalled by Helm", releases.run),
     Scenario(14, "every command of the documentation", documents.run),
     Scenario(15, "everything stopped in the middle of a rollout", stopping.run),
-    Scenario(16, "the API server does what the embedded one is held to", conformance.run),
+    Scenario(16, "API server and kubelets do what the simulated ones are held to", conformance.run),
 )

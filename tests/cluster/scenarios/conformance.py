@@ -1,4 +1,4 @@
-"""Scenario 16: the tests that the embedded API server is held to, against the cluster's own."""
+"""Scenario 16: what the embedded API server and the simulated kubelet are held to, against the cluster's own."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import xml.etree.ElementTree as ElementTree
 
 from tests.cluster import controlplane, paths, product
 from tests.cluster.lab import Lab, Verdict
+from tests.cluster.scenarios import kubelets
 from tests.conformance import real
 
 
 def run(lab: Lab, verdict: Verdict, loops: int) -> None:
-    """Without our controllers, which would act on the NodeRuntimes of the tests."""
+    """The API's tests go without our controllers, which would act on their NodeRuntimes."""
     with product.no_controllers():
         suite(verdict)
+    kubelets.run(lab, verdict)
 
 
 def suite(verdict: Verdict) -> None:
