@@ -58,7 +58,11 @@ def _steps(node: SimNode, trace: Trace) -> Trace:
         life.check()
         trace(what)
         for hook in tuple(node.on_step):
-            hook(what)
+            try:
+                hook(what)
+            except OSError:
+                node.refusals += 1
+                raise
 
     return step
 

@@ -101,6 +101,8 @@ class SimNode:
         """Told of all that its agent does outside itself, but for requests to the API server."""
         self.on_step: list[Callable[[str], None]] = []
         """Called before each step by which the agent changes the disk or the unit; one may raise OSError."""
+        self.refusals = 0
+        """Steps of an agent's change that the disk has refused."""
         self.heard = 0.0
         """Monotonic seconds: when the API server heard of this kubelet last."""
         self.doubted = False

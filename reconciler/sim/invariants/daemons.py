@@ -99,7 +99,8 @@ class OneRestart(Invariant):
     A daemon that serves is restarted by an agent only if an agent has committed a change to the disk since that daemon
     started; and for one piece of work (runtime, stage, revision, attempt) twice at most: the change and its undo.
     A daemon that does not serve may be started for that. Not counted: work in which others edited the configuration or
-    restarted containerd, or the agent or the machine died, for what was begun is then begun again.
+    restarted containerd, or the agent or the machine died, for what was begun is then begun again; and a commit after
+    which the disk refused a step, for then nothing could tell when it was.
     """
 
     name = "one-restart"
@@ -110,12 +111,15 @@ class OneRestart(Invariant):
         """Node → whether CRI served right before containerd was stopped last."""
         self._unseen: set[str] = set()
         """Nodes with a commit that no process has read."""
+        self._refusals: dict[str, int] = {}
+        """Node → steps that its disk had refused by its last commit."""
         self._counts: dict[str, tuple[object, int]] = {}
         """Node → work in hand, and our restarts for it."""
 
     def traced(self, node: SimNode, step: str) -> Iterator[str]:
         if step.startswith(COMMITS):
             self._unseen.add(node.name)
+            self._refusals[node.name] = node.refusals
         yield from ()
 
     def changed(self, node: SimNode) -> Iterator[str]:
@@ -132,7 +136,7 @@ class OneRestart(Invariant):
         if start.initiator != "agent":
             self._counts.pop(node.name, None)
             return
-        if served and not unseen:
+        if served and not unseen and self._refusals.get(node.name, 0) == node.refusals:
             yield f"{node.name}: the agent restarted a containerd that served, and had changed nothing since its start"
         work = self._work(node)
         known, count = self._counts.get(node.name, (None, 0))
