@@ -39,6 +39,8 @@ STATUS_INTERVAL = 1.0
 """Seconds between two status writes that only count; slots are written at once."""
 CONFLICT_DELAY = 0.05
 """Seconds until a stale write is tried on fresh facts."""
+CONFLICT_DELAY_MAX = 5.0
+"""Seconds, doubled up to here: a watch that died without a word is behind for 70 s."""
 RECHECK = 20.0
 """Seconds, spread over half of it, until what no watch tells of is asked again: a right, a policy, a ServiceAccount."""
 CLEAN_POLL = 0.5
@@ -70,6 +72,8 @@ class RuntimeReconciler:
         self._rehearsal = Rehearsal(client, world.namespace)
         self._written: dict[str, float] = {}
         self._unused = Unused()
+        self._conflicts: dict[str, int] = {}
+        """By runtime: refused writes in a row."""
         self._altered: classes.Altered = {}
 
     async def reconcile(self, name: str) -> Result:
@@ -83,12 +87,14 @@ class RuntimeReconciler:
             self._written.pop(name, None)
             self._unused.forget(name)
             return Done()
+        conflicts = self._conflicts.pop(name, 0)
         try:
             if runtime.metadata.deletion_timestamp is not None:
                 return await self._deleting(runtime)
             return await self._living(runtime)
         except (Conflict, Held):
-            return After(CONFLICT_DELAY)
+            self._conflicts[name] = conflicts + 1
+            return After(min(CONFLICT_DELAY * 2 ** min(conflicts, 10), CONFLICT_DELAY_MAX))
         except Forbidden as error:
             problem = problems.forbidden(error.message)
             if problem.reason == problems.FORBIDDEN:
