@@ -89,7 +89,7 @@ def no_agents() -> Iterator[None]:
         yield
     finally:
         Api("admin").patch(path, _selects(None))
-        wait_until(_fresh, 120, every=0.2, what="the agents back")
+        wait_until(lambda: _whole("agent", len(nodes())), 120, every=0.2, what="the agents back")
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def no_controllers() -> Iterator[None]:
         yield
     finally:
         Api("admin").patch(path, {"spec": {"replicas": replicas}})
-        wait_until(_fresh, 120, every=0.2, what="the controllers back")
+        wait_until(lambda: _whole("controller", replicas), 120, every=0.2, what="the controllers back")
 
 
 def _selects(labels: dict[str, str] | None) -> names.Object:
@@ -111,7 +111,16 @@ def _selects(labels: dict[str, str] | None) -> names.Object:
 
 
 def _agents() -> list[names.Object]:
-    return Api("observer").items(f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/component%3Dagent")
+    return _pods("agent")
+
+
+def _pods(component: str) -> list[names.Object]:
+    return Api("observer").items(f"{names.OUR_PODS}?labelSelector=runtime-reconciler.io/component%3D{component}")
+
+
+def _whole(component: str, count: int) -> bool:
+    found = _pods(component)
+    return len(found) == count and all(_ready(pod) for pod in found)
 
 
 def lease() -> tuple[str, str]:

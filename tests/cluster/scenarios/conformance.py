@@ -11,10 +11,15 @@ from tests.conformance import real
 
 
 def run(lab: Lab, verdict: Verdict, loops: int) -> None:
-    """The API's tests go without our controllers, which would act on their NodeRuntimes."""
-    with product.no_controllers():
-        suite(verdict)
-    kubelets.run(lab, verdict)
+    """Without our controllers, which would act on the NodeRuntimes of the tests, and without our agents.
+
+    Those end pods that a kubelet is slow to end, and their DaemonSet makes pods for the Nodes of the tests: one whose
+    Node is gone before it is scheduled stays Pending until the DaemonSet is looked at again.
+    """
+    with product.no_agents():
+        with product.no_controllers():
+            suite(verdict)
+        kubelets.run(lab, verdict)
 
 
 def suite(verdict: Verdict) -> None:

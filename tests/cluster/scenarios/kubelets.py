@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 
 from reconciler.kube.light import LightTransport
-from tests.cluster import controlplane, paths, product
+from tests.cluster import controlplane, paths
 from tests.cluster.command import CommandFailed
 from tests.cluster.lab import Lab, Verdict
 from tests.cluster.node import Node
@@ -75,9 +75,8 @@ class RealMachine:
 
 
 def run(lab: Lab, verdict: Verdict) -> None:
-    """Without our agents, which end pods that a kubelet is slow to end."""
-    with product.no_agents():
-        asyncio.run(_all(lab, verdict))
+    """There must be no agents: they end pods that a kubelet is slow to end."""
+    asyncio.run(_all(lab, verdict))
 
 
 async def _all(lab: Lab, verdict: Verdict) -> None:
