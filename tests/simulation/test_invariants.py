@@ -250,6 +250,17 @@ def test_one_restart_of_a_daemon_that_serves_without_a_change(plant: Plant) -> N
     ]
 
 
+def test_a_daemon_that_the_start_limit_left_failed_may_be_started(plant: Plant) -> None:
+    async def main(p: Planted) -> None:
+        while p.node.daemon.unit.active != "failed":
+            await p.node.daemon.restart("payload")
+        p.node.daemon.reset_failed()
+        await p.node.daemon.restart("agent")
+        await p.node.daemon.served()
+
+    assert plant("one-restart", main) == []
+
+
 def test_one_restart_per_change_and_one_per_undo(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         await p.move(p.state(Stage.CONFIGURE))

@@ -126,7 +126,7 @@ class OneRestart(Invariant):
         phase = node.daemon.phase
         if phase is Phase.SERVING:
             self._served[node.name] = True
-        elif phase is Phase.STARTING or node.daemon.unit.sub == "auto-restart":
+        elif phase is Phase.STARTING or node.daemon.unit.sub in ("auto-restart", "failed"):
             self._served[node.name] = False
         yield from ()
 
