@@ -252,8 +252,8 @@ def test_one_restart_of_a_daemon_that_serves_without_a_change(plant: Plant) -> N
 
 def test_a_daemon_that_the_start_limit_left_failed_may_be_started(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        while p.node.daemon.unit.active != "failed":
-            await p.node.daemon.restart("payload")
+        while await p.node.daemon.restart("payload") == "done":
+            await p.node.daemon.served()
         p.node.daemon.reset_failed()
         await p.node.daemon.restart("agent")
         await p.node.daemon.served()
