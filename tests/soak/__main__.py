@@ -15,9 +15,8 @@ from reconciler.sim.faults import FAULTS
 from tests.soak import plans
 from tests.soak.outcome import Outcome
 from tests.soak.playing import play
-from tests.soak.pool import outcomes
+from tests.soak.pool import outcomes, shortened
 from tests.soak.report import Report
-from tests.soak.shrinking import shrink
 
 FOLDER = Path("build/soak")
 SHRUNK = 5
@@ -36,27 +35,28 @@ def main() -> int:
     report = Report()
     begun = time.monotonic()
     seeds = range(options.first, options.first + options.seeds)
+    bad: list[Outcome] = []
     for outcome in outcomes(seeds, chosen, options.jobs):
         report.add(outcome)
         if outcome.problems:
-            _tell(outcome, shorten=len(report.failed) <= SHRUNK)
-        elif len(report) % 50 == 0:
+            bad.append(outcome)
+            print(f"seed {outcome.plan.seed} FAILED: {outcome.problems[0]}", flush=True)
+        if len(report) % 50 == 0:
             print(f"{len(report)} of {len(seeds)} played, {time.monotonic() - begun:.0f} s", flush=True)
-    print(report.text(wall=time.monotonic() - begun))
+    print(report.text(wall=time.monotonic() - begun), flush=True)
+    for outcome, again in shortened(bad[:SHRUNK], options.jobs):
+        _tell(outcome, again)
     return 1 if report.failed else 0
 
 
-def _tell(outcome: Outcome, *, shorten: bool) -> None:
-    print(f"seed {outcome.plan.seed} FAILED: {outcome.problems[0]}", flush=True)
-    if not shorten:
-        return
-    smallest = shrink(outcome.plan, lambda plan: play(plan).failure == outcome.failure)
-    again = play(smallest)
+def _tell(outcome: Outcome, again: Outcome) -> None:
+    smallest = again.plan
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{outcome.plan.seed}.json"
     path.write_text(plans.text(smallest))
     path.with_suffix(".txt").write_text("\n".join([*again.problems, "", *again.timeline]) + "\n")
-    print(f"the shortest plan that fails so, {len(smallest.steps)} of {len(outcome.plan.steps)} faults:")
+    size = f"{len(smallest.steps)} of {len(outcome.plan.steps)} faults"
+    print(f"seed {smallest.seed}: the shortest plan that fails so, {size}:")
     print(plans.text(smallest), end="")
     print("\n".join(f"  {line}" for line in again.timeline[-60:]))
     print("\n".join(f"  {line}" for line in again.problems[:10]))

@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from tests.soak import plans
 from tests.soak.outcome import Outcome
 from tests.soak.playing import play
+from tests.soak.shrinking import shrink
 
 AHEAD = 2
 """Plans that are handed to the processes beyond those that they play."""
@@ -26,6 +27,16 @@ def outcomes(seeds: range, faults: tuple[str, ...], jobs: int) -> Iterator[Outco
                 return
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
+
+
+def shortened(failed: list[Outcome], jobs: int) -> Iterator[tuple[Outcome, Outcome]]:
+    """Each with the play of the shortest plan found that fails in the same way."""
+    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
+        yield from zip(failed, pool.map(_shortest, failed), strict=True)
+
+
+def _shortest(failed: Outcome) -> Outcome:
+    return play(shrink(failed.plan, lambda plan: play(plan).failure == failed.failure))
 
 
 def _played(seed: int, faults: tuple[str, ...]) -> Outcome:
