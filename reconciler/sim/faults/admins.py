@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import Any
 
+import msgspec
+
 from reconciler.api import names
 from reconciler.kube.resources import CONTROLLERREVISIONS, PODS, RUNTIMECLASSES
 from reconciler.sim import kinds
@@ -121,7 +123,7 @@ async def our_annotations(world: World, rng: random.Random) -> None:
     """An admin garbles or deletes an annotation of ours on a node; one that is garbled they put right later."""
     node = world.some_living(rng)
     marks = {} if node is None else _marks(world, node.name, "annotations")
-    keys = [key for key in sorted(marks) if _ours(key)]
+    keys = [key for key in sorted(marks) if _ours(key) and not _garbled(marks[key])]
     if node is None or not keys:
         return
     key, garbled = rng.choice(keys), rng.choice((None, "{", marks[rng.choice(keys)][:20]))
@@ -133,6 +135,15 @@ async def our_annotations(world: World, rng: random.Random) -> None:
     finally:
         if garbled is not None and _marks(world, node.name, "annotations").get(key) == garbled:
             await people.mark_node(world, node.name, "annotations", {key: old})
+
+
+def _garbled(text: str) -> bool:
+    """Somebody else is at it, and puts it right."""
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return True
+    return False
 
 
 @fault("agent-pod-deleted")
