@@ -12,7 +12,7 @@ from reconciler.api.clock import Clock
 from reconciler.api.meta import Node
 from reconciler.api.node import REST, NodeState, Problem, Stage, encode
 from reconciler.api.noderuntime import NodeRuntime
-from reconciler.controller import goals, outlooks, pods, problems, rows
+from reconciler.controller import goals, outlooks, pods, problems
 from reconciler.controller.stopping import Held
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.world import World, states
@@ -130,7 +130,8 @@ class NodeReconciler:
             found = states(node)
             if runtime in found and found[runtime] is None:
                 self._telemetry.unreadable(name, runtime)
-                self._world.rows.setdefault(runtime, {})[name] = rows.unreadable(self._world, node, runtime)
+                if outlooks.unreadable(self._world, node, runtime):
+                    self._changed(runtime)
                 return None
             state = found.get(runtime)
             now = self._clock.now()

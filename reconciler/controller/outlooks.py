@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from reconciler.api import names
 from reconciler.api.meta import Node
-from reconciler.api.node import REST, NodeState, Stage
+from reconciler.api.node import REST, NodeState, Problem, Stage
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.controller import goals, problems, rows
 from reconciler.controller.world import Outlook, World, states
@@ -56,6 +57,22 @@ def step(world: World, node: Node, name: str, facts: Facts, decision: Decision, 
     by_node[node.metadata.name] = replace(known, view=view, state=wanted or facts.state)
 
 
+def unreadable(world: World, node: Node, name: str) -> bool:
+    """Remember that what a Node says of a runtime cannot be read: it is stuck and not ready. Whether that is new."""
+    world.rows.setdefault(name, {})[node.metadata.name] = rows.unreadable(world, node, name)
+    if world.runtime(name) is None:
+        return False
+    problem = Problem("StateUnreadable", f"annotation {names.state_annotation(name)} cannot be read")
+    wait = Wait(reason=problem.reason, awaits=Signal.PERSON, message=problem.message, stuck=problem)
+    by_node = world.outlooks.setdefault(name, {})
+    before = by_node.get(node.metadata.name)
+    view = replace(before.view, wants_slot=False, done=False) if before else View(node=node.metadata.name, at_rest=True)
+    state = None if before is None else before.state
+    after = Outlook(view=replace(view, stuck=True), wait=wait, state=state, counted=True)
+    by_node[node.metadata.name] = after
+    return before != after
+
+
 def survey(world: World, now: datetime) -> Iterator[str]:
     """Look at every node as the controller would, and do nothing; gives each name, so that one can pause between.
 
@@ -88,7 +105,7 @@ def look(
     """What would be done next with runtime `name` on `node`; None when its state cannot be read."""
     found = states(node)
     if name in found and found[name] is None:
-        world.rows.setdefault(name, {})[node.metadata.name] = rows.unreadable(world, node, name)
+        unreadable(world, node, name)
         return None
     state = found.get(name)
     facts = goals.facts_for(world, node, name, state, now, in_use=in_use)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.api import names
 from reconciler.api.meta import ConfigMap
 from reconciler.kube.errors import ApiError, Invalid
-from reconciler.kube.resources import NODERUNTIMES, RUNTIMECLASSES, Resource
+from reconciler.kube.resources import NODERUNTIMES, NODES, RUNTIMECLASSES, Resource
 from reconciler.sim import kinds
 from reconciler.sim.loops import BINARY, HANDLER, RUNTIME, manifest, phase
 
@@ -534,5 +535,25 @@ def test_a_node_that_joins_is_given_a_minute_for_its_agent(drive: Drive) -> None
         await s.ready()
         assert s.events("AgentMissing") == []
         assert s.cluster.server.store.get(kinds.NODES, ("", "node-3")) is not None
+
+    drive(main)
+
+
+def test_a_node_whose_state_somebody_garbled_is_stuck_and_not_ready_until_it_is_put_right(drive: Drive) -> None:
+    async def main(s: Any) -> None:
+        await s.create(manifest())
+        await s.ready()
+        key = names.state_annotation(RUNTIME)
+        good = s.node("node-1")["metadata"]["annotations"][key]
+        await s.cluster.admin.patch(NODES, "node-1", {"metadata": {"annotations": {key: "{"}}})
+        message = await s.says("Stuck", "True", "StateUnreadable")
+        assert message.startswith(f"1 node stuck; node-1: annotation {key} cannot be read (more: ")
+        await s.says("Available", "False", "NotAllNodesReady")
+        assert (s.status()["nodes"]["ready"], s.status()["nodes"]["total"]) == (1, 2)
+        await s.cluster.admin.patch(NODES, "node-1", {"metadata": {"annotations": {key: good}}})
+        await s.says("Available", "True", "AllNodesReady")
+        await s.says("Stuck", "False", "AsExpected")
+        await s.delete()
+        await s.gone()
 
     drive(main)
