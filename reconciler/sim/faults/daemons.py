@@ -122,11 +122,17 @@ async def not_ready(world: World, rng: random.Random) -> None:
 
 @fault("start-limit", once=True)
 async def start_limit(world: World, rng: random.Random) -> None:
-    """Somebody restarts containerd until systemd's start limit leaves it failed."""
+    """Somebody restarts containerd until systemd's start limit leaves it failed, and starts it later if nobody did."""
     node = world.some_living(rng, lambda n: n.daemon.serving)
-    if node is not None:
-        world.say(f"start-limit: containerd of {node.name}")
-        await node.do(_restarts(node))
+    if node is None:
+        return
+    world.say(f"start-limit: containerd of {node.name}")
+    await node.do(_restarts(node))
+    try:
+        await asyncio.sleep(rng.uniform(*WHILE_SECONDS))
+    finally:
+        if node.daemon.unit.active == "failed":  # an agent that was killed by then is not started without CRI
+            await node.do(_started(node))
 
 
 @fault("stopped", once=True)

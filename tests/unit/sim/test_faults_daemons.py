@@ -69,12 +69,23 @@ def test_cri_hangs_and_answers_again(tmp_path: Path, name: str, ready: str) -> N
 
 def test_the_start_limit_leaves_the_unit_failed_and_an_agent_starts_it(tmp_path: Path) -> None:
     async def main(bench: Bench) -> None:
-        await bench.cause("start-limit")
-        assert (bench.node.daemon.unit.active, bench.node.daemon.unit.result) == ("failed", "start-limit-hit")
+        fault = bench.begin("start-limit")
+        await bench.until(lambda: bench.node.daemon.unit.active == "failed", 60)
+        assert bench.node.daemon.unit.result == "start-limit-hit"
         await bench.until(lambda: bench.node.daemon.serving, 60)
+        await fault
         assert starts(bench)[-1] == "agent"
 
     drive(tmp_path, main, agent=real_agent)
+
+
+def test_a_person_starts_what_the_start_limit_left_failed_where_there_is_no_agent(tmp_path: Path) -> None:
+    async def main(bench: Bench) -> None:
+        await bench.cause("start-limit")
+        await bench.node.daemon.served()
+        assert starts(bench)[-1] == "admin"
+
+    drive(tmp_path, main)
 
 
 def test_a_containerd_that_an_admin_stopped_is_started_by_nobody_else(tmp_path: Path) -> None:
