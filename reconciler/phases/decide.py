@@ -488,7 +488,13 @@ def _advance(facts: Facts, state: NodeState, now: datetime, clear_label: str = "
 
 def _ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
     ready = msgspec.structs.replace(_at_rest(state, Stage.READY, now), installed=state.target, machine=facts.machine)
-    return Move(state=ready, reason="Ready", message=f"revision {state.target} is ready", drop_taints=facts.tainted)
+    return Move(
+        state=ready,
+        reason="Ready",
+        message=f"revision {state.target} is ready",
+        clear_labels=_done_labels(facts),
+        drop_taints=facts.tainted,
+    )
 
 
 def _at_rest(state: NodeState, stage: Stage, now: datetime) -> NodeState:

@@ -265,6 +265,16 @@ def test_a_node_that_is_rid_of_a_runtime_keeps_no_done_label_of_any_revision(fai
     assert (gone.reason, gone.clear_labels) == ("Failed" if failed else "Absent", ("vendor/done", "vendor/old"))
 
 
+def test_a_node_that_is_ready_keeps_no_done_label_of_any_revision() -> None:
+    """The revision that knows the label may be gone when the node is uninstalled."""
+    older = Plan(phases={Stage.INSTALL: PhasePlan(done_label=("vendor/old", "yes"))})
+    upgraded = state(Stage.CONFIGURE, installed="r0")
+    done = answer(Stage.CONFIGURE, WorkResult.DONE)
+    ready = decide(facts(state=upgraded, plans={"r0": older, "r1": FULL}, answer=done, bake=0.0), T0)
+    assert isinstance(ready, Move)
+    assert (ready.reason, ready.clear_labels) == ("Ready", ("vendor/old",))
+
+
 def test_the_deadline_runs_from_the_end_of_the_pause_between_two_tries() -> None:
     """The pause before a fifth try, 80 s, is longer than the 60 s of the phase: its payload has all of them."""
     fifth = state(Stage.UNINSTALL, attempt=5, error=Problem("PayloadFailed"))
