@@ -312,6 +312,21 @@ def test_one_actor_an_agent_changes_the_configuration_beside_a_payload(plant: Pl
     assert said.startswith(f"node-1: the agent does `{STEP}` while rr-kata-install-")
 
 
+def test_barrier_is_not_asked_of_one_whose_watch_came_in_pieces(plant: Plant) -> None:
+    """What it knows by now nobody can tell who does not put the pieces together as it does."""
+
+    async def main(p: Planted) -> None:
+        condition = {"type": names.SERVING_CONDITION, "status": "False"}
+        body = {"status": {"conditions": [condition]}}
+        await p.agent.patch(NODES, "node-1", body, subresource="status", content_type=STRATEGIC_MERGE_PATCH)
+        await p.controller.get(NODES, "node-1")
+        for told in p.cluster.taps.heard:
+            told("controller:controller-1", "WATCH", "/api/v1/nodes", b'{"type":"MODIFIED","object":{"meta')
+        await p.controller.create(PODS, phase_pod_on("node-1"), names.NAMESPACE)
+
+    assert plant("barrier", main) == []
+
+
 @pytest.mark.parametrize(("heard", "count"), [(True, 1), (False, 0)])
 def test_barrier_a_pod_is_made_by_one_that_knew(plant: Plant, heard: bool, count: int) -> None:
     async def main(p: Planted) -> None:
