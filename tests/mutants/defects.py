@@ -109,11 +109,6 @@ async def _nothing(*_arguments: Any, **_options: Any) -> None:
     return None
 
 
-async def _restarted_and_believed(self: Prover, expected: Any, since: float) -> Proof:
-    await self._systemd.restart(self._unit, timeout=60)
-    return Proof(True)
-
-
 def _twice() -> AbstractContextManager[Any]:
     honest = Prover.restart_and_prove
 
@@ -235,12 +230,6 @@ DEFECTS = (
         "every node may begin at once",
         swapped(rollout, "count_of", lambda value, total, at_least: total),
         ("edited", "controller"),
-    ),
-    Defect(
-        "proof-left-out",
-        "a restart is believed to be good",
-        swapped(Prover, "restart_and_prove", _restarted_and_believed),
-        ("without-cri", "slow-start", "edited"),
     ),
     Defect("two-restarts", "each change restarts containerd twice", _twice, ("edited",)),
     Defect(
