@@ -16,8 +16,10 @@ INSTALL = (
     "mkdir -p /host-opt/demo/bin && cp -f /payload/* /host-opt/demo/bin/"
     f" && ln -sf {SHIM} /host-bin/containerd-shim-demo-v2"
 )
-"""containerd 1.6.20 reads `runtime_path` and starts the shim from PATH nevertheless: hence the link. `-f`: the shim of a
-running pod cannot be written over, only replaced."""
+"""containerd 1.6.20 reads `runtime_path` and starts the shim from PATH nevertheless: hence the link.
+
+`-f`: the shim of a running pod cannot be written over, only replaced.
+"""
 UNINSTALL = "rm -rf /host-opt/demo /host-bin/containerd-shim-demo-v2"
 RESTART = "nsenter -t 1 -m -p -u -i -n -- systemctl restart containerd"
 
