@@ -14,7 +14,7 @@ from collections.abc import Callable
 from reconciler.agent.deps import Deps
 from reconciler.api import names
 from reconciler.barrier.barrier import RetryBarrier, State
-from reconciler.cri.api import Container, ContainerState, Cri, CriError, Sandbox
+from reconciler.cri.api import Container, ContainerState, CriError, Sandbox
 from reconciler.kube.errors import ApiError, NotFound, TransportError
 from reconciler.kube.resources import PODS
 
@@ -69,7 +69,8 @@ class Strays:
         if self._barrier.state is not State.OPEN:
             return False  # its opening is told
         try:
-            found = await running(self._deps.cri)
+            containers = await self._deps.cri.containers(timeout=CALL)
+            found = alive(containers, await self._deps.cri.sandboxes(timeout=CALL))
             strays = {uid: box for uid, box in found.items() if uid not in known}
             now = asyncio.get_running_loop().time()
             self._since = {uid: self._since.get(uid, now) for uid in strays}
@@ -101,15 +102,8 @@ class Strays:
         log.info("stray payload stopped", extra={"pod": sandbox.name, "uid": sandbox.pod_uid})
 
 
-async def running(cri: Cri) -> dict[str, Sandbox]:
-    """By UID of its pod: sandboxes of phase pods in which a container runs or is about to. Raises CriError."""
-    containers = await cri.containers(timeout=CALL)
-    sandboxes = await cri.sandboxes(timeout=CALL)
-    return alive(containers, sandboxes)
-
-
 def alive(containers: list[Container], sandboxes: list[Sandbox]) -> dict[str, Sandbox]:
-    """The same, of what CRI has shown."""
+    """By UID of its pod: sandboxes of phase pods in which a container runs or is about to, of what CRI has shown."""
     uids = {container.pod_uid for container in containers if container.state in ALIVE}
     phase = (box for box in sandboxes if box.labels.get(names.COMPONENT_LABEL) == names.COMPONENT_PHASE)
     return {box.pod_uid: box for box in phase if box.pod_uid in uids}

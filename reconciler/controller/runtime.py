@@ -86,6 +86,7 @@ class RuntimeReconciler:
             self._rehearsal.forget(name)
             self._written.pop(name, None)
             self._unused.forget(name)
+            self._conflicts.pop(name, None)
             return Done()
         conflicts = self._conflicts.pop(name, 0)
         try:

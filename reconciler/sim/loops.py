@@ -81,6 +81,20 @@ def manifest(*, bake: int = 1, unavailable: int | str = 2, grace: int = 1, **pha
     }
 
 
+def user_pod(name: str, node: str) -> dict[str, Any]:
+    """Somebody's pod on `node` that runs on our handler until it is deleted."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "nodeName": node,
+            "runtimeClassName": HANDLER,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "sim/payload:1", "args": ["hang"]}],
+        },
+    }
+
+
 def phase(
     *arguments: str, done: str = "", grace: int = 5, hook: tuple[str, ...] = (), deaf: bool = True
 ) -> dict[str, Any]:
@@ -182,17 +196,7 @@ class Loops:
     async def _use(self) -> None:
         """A pod with the runtime class on every node: the handler serves what was promised."""
         for name in self._cluster.nodes:
-            body = {
-                "metadata": {"name": f"uses-{name}"},
-                "spec": {
-                    "nodeName": name,
-                    "runtimeClassName": HANDLER,
-                    "restartPolicy": "Never",
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [{"name": "main", "image": "sim/payload:1", "args": ["hang"]}],
-                },
-            }
-            await self._cluster.admin.create(PODS, body, WORKLOAD_NAMESPACE)
+            await self._cluster.admin.create(PODS, user_pod(f"uses-{name}", name), WORKLOAD_NAMESPACE)
         await self._until(lambda: all(phase == "Running" for phase in self._users()), "pods on the new handler")
         for name in self._cluster.nodes:
             await self._cluster.admin.delete(PODS, f"uses-{name}", WORKLOAD_NAMESPACE)

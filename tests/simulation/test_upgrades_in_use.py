@@ -7,19 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from reconciler.kube.resources import PODS
-from reconciler.sim.loops import BINARY, HANDLER, manifest, phase
+from reconciler.sim.loops import BINARY, HANDLER, manifest, phase, user_pod
 
 Drive = Callable[..., None]
-USER = {
-    "metadata": {"name": "web"},
-    "spec": {
-        "nodeName": "node-1",
-        "runtimeClassName": HANDLER,
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "main", "image": "sim/payload:1", "args": ["hang"]}],
-    },
-}
+USER = user_pod("web", "node-1")
 
 
 def served(s: Any) -> set[str]:

@@ -9,19 +9,19 @@ import random
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.api import names
 from reconciler.controller import Controller
-from reconciler.kube.errors import AlreadyExists, ApiError, NotFound, TransportError
+from reconciler.kube.errors import ApiError, TransportError
 from reconciler.kube.resources import NODERUNTIMES, NODES
 from reconciler.sim import clock, kinds
 from reconciler.sim.agents import real_agent
 from reconciler.sim.cluster import AgentFactory, Cluster, Options, running
-from reconciler.sim.faults import FAULTS, World
+from reconciler.sim.faults import FAULTS, World, people
 from reconciler.sim.invariants import Observer
 from tests.soak import specs
 from tests.soak.leftovers import Fresh
@@ -117,7 +117,7 @@ class _Play:
         fresh = Fresh(cluster)
         world = World(cluster, say=timeline.fault, bodies=specs.body, names=self.plan.runtimes)
         for name in self.plan.runtimes:
-            await persist(lambda name=name: cluster.admin.create(NODERUNTIMES, specs.body(name, self.rng)))
+            await people.persist(lambda name=name: cluster.admin.create(NODERUNTIMES, specs.body(name, self.rng)))
         await self._faults(cluster, world)
         timeline.say("calm: no fault any more")
         await self._apply(cluster)
@@ -125,7 +125,7 @@ class _Play:
         timeline.say("ready")
         await self._rest(cluster, "ready")
         for name in self.plan.runtimes:
-            await persist(lambda name=name: cluster.admin.delete(NODERUNTIMES, name))
+            await people.persist(lambda name=name: cluster.admin.delete(NODERUNTIMES, name))
         timeline.say("deleted")
         await self._until_gone(cluster)
         self.outcome.problems += [f"left behind: {line}" for line in await self._left(fresh)]
@@ -159,7 +159,7 @@ class _Play:
         while True:
             record = cluster.server.store.get(kinds.NODERUNTIMES, ("", name))
             if record is None:
-                await persist(lambda: cluster.admin.create(NODERUNTIMES, wanted))
+                await people.persist(lambda: cluster.admin.create(NODERUNTIMES, wanted))
                 return
             if "deletionTimestamp" not in record.object["metadata"]:
                 body = {**record.object, "spec": wanted["spec"]}
@@ -194,7 +194,7 @@ class _Play:
             for runtime, state in states(cluster, name).items():
                 if state.get("error") or state.get("stage") == "failed":
                     annotation = {names.retry_annotation(runtime): "true"}
-                    await persist(
+                    await people.persist(
                         lambda name=name, annotation=annotation: cluster.admin.patch(
                             NODES, name, {"metadata": {"annotations": annotation}}
                         )
@@ -265,18 +265,6 @@ async def settled(call: Awaitable[Any]) -> bool:
     except (ApiError, TransportError):
         return False
     return True
-
-
-async def persist(call: Callable[[], Any]) -> None:
-    """As a person at a keyboard would: again until it is done, or not needed."""
-    while True:
-        try:
-            await call()
-            return
-        except (NotFound, AlreadyExists):
-            return
-        except (ApiError, TransportError):
-            await asyncio.sleep(POLL)
 
 
 def where(cluster: Cluster) -> str:
