@@ -278,14 +278,16 @@ class Worker:
         return written - {handler.name for handler in data.handlers}
 
     async def _guarded(self, runtime: str, state: NodeState) -> frozenset[str]:
-        """Handlers that no sandbox may use when they go; none when a person forces it, or nobody knows them."""
+        """Handlers that no sandbox may use when they go: what we wrote, and what the payload of this revision did, of
+        which only the revision tells; none when a person forces it."""
         if state.forced:
             return frozenset()
+        written = await asyncio.to_thread(self._deps.host.written, runtime)
         try:
             data = await self._revision(runtime, state)
         except Wait:
-            return frozenset()
-        return frozenset(handler.name for handler in data.handlers)
+            return written
+        return written | {handler.name for handler in data.handlers}
 
     def _done(self, operation: str, outcome: Outcome) -> None:
         """Counted, and told of when all is well but something kept containerd from starting at once."""

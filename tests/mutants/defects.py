@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from reconciler.agent.gate import Gate
 from reconciler.agent.kills import Kills
 from reconciler.agent.work import Worker
 from reconciler.controller import goals, node
@@ -272,6 +273,12 @@ DEFECTS = (
         "the agent does not look whether a payload still runs",
         swapped(Worker, "_nothing_runs", _nothing),
         (*OUTAGES, "edited"),
+    ),
+    Defect(
+        "users-ignored",
+        "nobody looks whether pods use a handler that is to go",
+        all_of(swapped(stages, "_users", lambda facts, handlers: ()), swapped(Gate, "nobody_uses", _nothing)),
+        ("workload", "deleted-and-back"),
     ),
 )
 """Every planted defect."""

@@ -21,7 +21,7 @@ from reconciler.api.node import NodeState, Stage, encode
 from reconciler.controller import pods
 from reconciler.cri.api import Sandbox
 from reconciler.kube.client import Client
-from reconciler.kube.resources import CONTROLLERREVISIONS, LEASES, NODERUNTIMES, NODES, PODS
+from reconciler.kube.resources import CONTROLLERREVISIONS, LEASES, NODERUNTIMES, NODES, PODS, RUNTIMECLASSES
 from reconciler.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from reconciler.sim import clock, kinds
 from reconciler.sim.cluster import Cluster, Options, running
@@ -123,6 +123,21 @@ class Planted:
         made = await self.node.runtime.create_sandbox(sandbox)
         await self.node.runtime.run_container(made, "payload", Behaviour(seconds=seconds))
 
+    async def restart(self) -> None:
+        """As an agent does it."""
+        await self.node.daemon.restart("agent")
+        await self.node.daemon.served()
+
+    async def use(self) -> None:
+        """A pod of somebody's runs with the handler."""
+        await self.cluster.admin.create(RUNTIMECLASSES, {"metadata": {"name": RUNTIME}, "handler": HANDLER})
+        containers = [{"name": "main", "image": "sim/payload:1", "args": ["hang"]}]
+        spec = {"nodeName": "node-1", "runtimeClassName": RUNTIME, "containers": containers}
+        begun = asyncio.Event()
+        self.node.runtime.lived.append(lambda process: begun.set())
+        await self.cluster.admin.create(PODS, {"metadata": {"name": "job"}, "spec": spec}, "default")
+        await begun.wait()
+
     def write(self, text: str, *, traced: bool = True) -> None:
         """As an agent does it, or (not traced) as an admin does."""
         if traced:
@@ -156,7 +171,7 @@ def plant(tmp_path: Path) -> Plant:
 
 def test_every_invariant_has_a_name_of_its_own_and_says_what_must_hold() -> None:
     lines = describe().splitlines()
-    assert len({line.split(":")[0] for line in lines}) == len(INVARIANTS) == 19
+    assert len({line.split(":")[0] for line in lines}) == len(INVARIANTS) == 20
     assert lines[0] == "slots: Never more nodes in work than the spec allowed when their slots were taken."
 
 
@@ -240,8 +255,7 @@ def test_our_starts_are_not_blamed_for_what_an_admin_wrote(plant: Plant, text: s
 def test_one_restart_of_a_daemon_that_serves_without_a_change(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         p.write(CONFIG + GOOD)
-        await p.node.daemon.restart("agent")
-        await p.node.daemon.served()
+        await p.restart()
         assert p.said == []
         await p.node.daemon.restart("agent")
 
@@ -255,8 +269,7 @@ def test_a_daemon_that_the_start_limit_left_failed_may_be_started(plant: Plant) 
         while await p.node.daemon.restart("payload") == "done":
             await p.node.daemon.served()
         p.node.daemon.reset_failed()
-        await p.node.daemon.restart("agent")
-        await p.node.daemon.served()
+        await p.restart()
 
     assert plant("one-restart", main) == []
 
@@ -266,8 +279,7 @@ def test_one_restart_per_change_and_one_per_undo(plant: Plant) -> None:
         await p.move(p.state(Stage.CONFIGURE))
         for text in (CONFIG + GOOD, CONFIG, CONFIG + GOOD):
             p.write(text)
-            await p.node.daemon.restart("agent")
-            await p.node.daemon.served()
+            await p.restart()
 
     (said,) = plant("one-restart", main)
     assert said.startswith("node-1: 3 restarts by the agent for ('kata configure r1 attempt 1'")
@@ -412,8 +424,7 @@ def test_claims_ready_without_a_served_handler(plant: Plant, text: str, count: i
         await p.keep()
         await p.move(p.state(Stage.CONFIGURE))
         p.write(text)
-        await p.node.daemon.restart("agent")
-        await p.node.daemon.served()
+        await p.restart()
         await p.move(p.state(Stage.READY, installed=REVISION))
 
     said = plant("claims", main)
@@ -441,6 +452,41 @@ def test_binaries_last(plant: Plant, text: str, count: int) -> None:
 
     said = plant("binaries-last", main)
     assert said == ["node-1: uninstall of kata starts while the configuration still names its handlers"] * count
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ready", "forced", "count"),
+    [(40, True, False, 1), (20, True, False, 0), (40, False, False, 0), (40, True, True, 0)],
+)
+def test_in_use_a_handler_goes_while_a_pod_runs_with_it(
+    plant: Plant, seconds: float, ready: bool, forced: bool, count: int
+) -> None:
+    async def main(p: Planted) -> None:
+        p.write(CONFIG + GOOD)
+        await p.restart()
+        if ready:
+            await p.move(p.state(Stage.READY, installed=REVISION))
+        await p.use()
+        await asyncio.sleep(seconds)
+        await p.move(structs.replace(p.state(Stage.UNCONFIGURE, installed=REVISION), forced=forced))
+        p.write(CONFIG)
+        await p.restart()
+
+    assert plant("in-use", main) == [f"node-1: the agent took {HANDLER} away while default/job uses it"] * count
+
+
+def test_in_use_an_admin_takes_a_handler_away(plant: Plant) -> None:
+    async def main(p: Planted) -> None:
+        p.write(CONFIG + GOOD)
+        await p.restart()
+        await p.move(p.state(Stage.READY, installed=REVISION))
+        await p.use()
+        await asyncio.sleep(40)
+        p.write(CONFIG, traced=False)
+        p.write(CONFIG + "# a note\n")
+        await p.restart()
+
+    assert plant("in-use", main) == []
 
 
 @pytest.mark.parametrize(("held", "count"), [(False, 1), (True, 0)])

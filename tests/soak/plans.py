@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -19,6 +20,9 @@ STEPS = (3, 60)
 """Least and most faults of one run."""
 KINDS = 12
 """Most kinds of faults in one run: few kinds often bring out what a little of everything does not."""
+
+WIRED = 0.125
+"""Part of the plans in which HTTP's bytes go over a wire, beside those that cut one: each costs half as much again."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -44,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seconds: float
     """From the first moment until no fault begins any more."""
     steps: tuple[Step, ...]
+    over: Literal["memory", "wire"] = "memory"
+    """How clients reach the API server: by calls, or by HTTP's bytes, which break at any of them."""
 
 
 def draw(seed: int, *, faults: Iterable[str] = FAULTS) -> Plan:
@@ -53,6 +59,7 @@ def draw(seed: int, *, faults: Iterable[str] = FAULTS) -> Plan:
     kinds = rng.sample(known, min(len(known), rng.randint(1, KINDS)))
     seconds = round(rng.uniform(*FAULTY_SECONDS), 1)
     number = rng.randint(*STEPS)
+    wired = "wire-cut" in kinds or random.Random(f"over/{seed}").random() < WIRED
     moments = sorted(round(rng.uniform(0, seconds), 2) for _ in range(number))
     return Plan(
         seed=seed,
@@ -61,6 +68,7 @@ def draw(seed: int, *, faults: Iterable[str] = FAULTS) -> Plan:
         runtimes=("kata",) if rng.random() < 0.6 else ("kata", "wasm"),
         seconds=seconds,
         steps=tuple(Step(at, rng.choice(kinds), rng.getrandbits(32)) for at in moments),
+        over="wire" if wired else "memory",
     )
 
 

@@ -97,6 +97,7 @@ class _Play:
             nodes=self.plan.nodes,
             seed=self.plan.seed,
             controllers=self.plan.controllers,
+            over=self.plan.over,
         )
         async with running(options) as cluster:
             timeline = Timeline(cluster, self.outcome)

@@ -12,6 +12,7 @@ class Report:
         self.failed: list[int] = []
         """Seeds."""
         self._played = 0
+        self._wired = 0
         self._seconds = 0.0
         self._transitions = 0
         self._restarts = 0
@@ -22,6 +23,7 @@ class Report:
 
     def add(self, outcome: Outcome) -> None:
         self._played += 1
+        self._wired += outcome.plan.over == "wire"
         self._seconds += outcome.seconds
         self._transitions += outcome.transitions
         self._restarts += outcome.restarts
@@ -33,6 +35,7 @@ class Report:
         hours = self._seconds / 3600
         lines = [
             f"runs              {self._played}, failed {len(self.failed)}",
+            f"over HTTP's bytes {self._wired}",
             f"simulated         {hours:.1f} hours",
             f"node transitions  {self._transitions}",
             f"containerd starts {self._restarts}",

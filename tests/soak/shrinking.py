@@ -55,7 +55,9 @@ def _without(steps: tuple[Step, ...], size: int) -> Iterator[tuple[Step, ...]]:
 
 
 def _lesser(plan: Plan) -> Iterator[Plan]:
-    """A smaller cluster, or a run that ends sooner."""
+    """A smaller cluster, one without a wire, or a run that ends sooner."""
+    if plan.over != "memory":
+        yield msgspec.structs.replace(plan, over="memory")
     if len(plan.runtimes) > 1:
         yield msgspec.structs.replace(plan, runtimes=plan.runtimes[:1])
     for nodes in range(1, plan.nodes):

@@ -14,7 +14,7 @@ from tests.soak.shrinking import shrink
 
 def many(*faults: str) -> Plan:
     steps = tuple(Step(float(at), name, at) for at, name in enumerate(faults))
-    return Plan(seed=1, nodes=4, controllers=3, runtimes=("kata", "wasm"), seconds=500.0, steps=steps)
+    return Plan(seed=1, nodes=4, controllers=3, runtimes=("kata", "wasm"), seconds=500.0, steps=steps, over="wire")
 
 
 def test_a_seed_is_a_plan() -> None:
@@ -36,6 +36,14 @@ def test_a_plan_of_another_make_is_refused(tmp_path: Path) -> None:
     path.write_text(plans.text(plans.draw(3)).replace('"nodes"', '"machines"'))
     with pytest.raises(msgspec.ValidationError, match="machines"):
         plans.read(path)
+
+
+def test_a_plan_that_cuts_wires_has_one_and_so_have_some_of_the_others() -> None:
+    drawn = [plans.draw(seed) for seed in range(1, 401)]
+    cutting = [plan for plan in drawn if any(step.fault == "wire-cut" for step in plan.steps)]
+    others = [plan for plan in drawn if plan not in cutting]
+    assert cutting and {plan.over for plan in cutting} == {"wire"}
+    assert 20 < sum(plan.over == "wire" for plan in others) < 100
 
 
 def test_all_that_does_not_matter_is_left_out() -> None:

@@ -9,6 +9,7 @@ from reconciler.sim.invariants.claims import Claims
 from reconciler.sim.invariants.daemons import OneRestart, OurStarts
 from reconciler.sim.invariants.deadlines import Deadlines
 from reconciler.sim.invariants.foreign import BinariesLast, FinalizerLast, ForeignMarks, ForeignText
+from reconciler.sim.invariants.in_use import InUse
 from reconciler.sim.invariants.locked import Locked
 from reconciler.sim.invariants.progress import Attempts, Evidence, Once
 from reconciler.sim.invariants.slots import Slots
@@ -25,6 +26,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     FinalizerLast,
     Claims,
     BinariesLast,
+    InUse,
     Locked,
     Evidence,
     Attempts,
