@@ -8,17 +8,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 from tests.mutants.catching import Caught, hunt
 from tests.mutants.defects import DEFECTS
+from tests.soak.pool import processes
 
 
 def main() -> int:
     options = _options()
     chosen = [number for number, defect in enumerate(DEFECTS) if options.only in ("", defect.name)]
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("forkserver")) as pool:
+    with processes(options.jobs) as pool:
         found = []
         for caught in pool.map(hunt, chosen):
             print(_row(caught), flush=True)

@@ -17,6 +17,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SEEDS = 8
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
+WORKS = """
+import os, time
+from tests.soak.pool import processes
+pool = processes(1)
+pool.submit(os.write, 1, b"at work\\n")
+pool.submit(time.sleep, 600).result()
+"""
 LIMIT = 600
 """Seconds for one process; a run takes one or two on a machine that does nothing else."""
 DIGESTS = """
@@ -59,3 +66,11 @@ def test_faulty_rollouts_end_well() -> None:
 def test_what_once_failed_does_not_fail_again(path: Path) -> None:
     done = run("-m", "tests.soak", "--plan", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_its_processes_end_when_it_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", WORKS], cwd=ROOT, stdout=subprocess.PIPE, text=True) as made:
+        assert made.stdout is not None
+        assert made.stdout.readline() == "at work\n"
+        made.kill()
+        assert made.communicate(timeout=60)[0] == ""  # the end of a pipe that its processes hold as well
