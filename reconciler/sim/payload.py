@@ -47,6 +47,8 @@ class Behaviour:
     """Seconds after which it says so once more; 0: it does not."""
     oom: bool = False
     """Killed for want of memory in the middle of its work."""
+    log: str = ""
+    """What it has written to its log when it fails."""
     hook_restarts: bool = False
     """Its preStop hook restarts containerd, whatever the manifest says."""
 

@@ -9,6 +9,9 @@ from reconciler.sim import payload
 from reconciler.sim.runtime import Process
 
 Status = dict[str, Any]
+LOG_MAX = 2048
+"""Bytes from the end of a log that stand for a missing termination message (`pkg/kubelet/types`,
+MaxContainerTerminationMessageLogLength)."""
 
 
 def waiting_status(name: str, reason: str, message: str) -> Status:
@@ -31,14 +34,15 @@ def running_status(name: str, process: Process) -> Status:
 
 def ended_status(name: str, process: Process, start: str) -> Status:
     code = process.exit_code
-    state = {
-        "terminated": {
-            "exitCode": code,
-            "reason": _reason(process),
-            "startedAt": _text(process.started),
-            "finishedAt": _text(process.finished),
-        }
+    terminated: Status = {
+        "exitCode": code,
+        "reason": _reason(process),
+        "startedAt": _text(process.started),
+        "finishedAt": _text(process.finished),
     }
+    if code != 0 and process.behaviour.log:
+        terminated["message"] = process.behaviour.log[-LOG_MAX:]
+    state = {"terminated": terminated}
     status: Status = {
         "phase": "Succeeded" if code == 0 else "Failed",
         "conditions": [{"type": "Ready", "status": "False"}],

@@ -22,7 +22,7 @@ def main() -> int:
         for caught in pool.map(hunt, chosen):
             print(_row(caught), flush=True)
             found.append(caught)
-    missed = [caught.defect for caught in found if caught.seed is None]
+    missed = [caught.defect for caught in found if caught.seed is None or caught.honest]
     print(
         f"{len(found) - len(missed)} of {len(found)} defects caught" + (f"; not: {', '.join(missed)}" if missed else "")
     )
@@ -30,6 +30,8 @@ def main() -> int:
 
 
 def _row(caught: Caught) -> str:
+    if caught.honest:
+        return f"{caught.defect:22s} the product as it is fails seed {caught.seed}: {caught.honest}"
     seen = f"seed {caught.seed:3d} of {caught.allowed}" if caught.seed is not None else f"NOT in {caught.allowed}"
     return f"{caught.defect:22s} {seen:14s} {caught.by[:110]}"
 

@@ -20,15 +20,18 @@ class Caught:
     """The first one that saw it."""
     by: str
     """What saw it, and what it said."""
+    honest: str = ""
+    """What the product as it is does wrong in the plan of that seed: then nothing was caught."""
 
 
 def hunt(number: int) -> Caught:
-    """Play the plans of seed 1, 2, 3 … with that defect of DEFECTS."""
+    """Play the plans of seed 1, 2, 3 … with that defect of DEFECTS; and the one that saw it without."""
     defect = DEFECTS[number]
     for seed in range(1, defect.seeds + 1):
         plan = plans.draw(seed, faults=defect.faults)
         with defect.apply():
             outcome = play(plan)
         if outcome.problems:
-            return Caught(defect.name, defect.seeds, seed, outcome.problems[0])
+            honest = play(plan).problems
+            return Caught(defect.name, defect.seeds, seed, outcome.problems[0], honest[0] if honest else "")
     return Caught(defect.name, defect.seeds, None, "")

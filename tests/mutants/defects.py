@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -16,13 +17,15 @@ import msgspec
 from reconciler.agent.gate import Gate
 from reconciler.agent.kills import Kills
 from reconciler.agent.work import Worker
+from reconciler.api import node as api_node
 from reconciler.controller import goals, node
 from reconciler.controller.runtime import RuntimeReconciler
-from reconciler.controller.world import World
-from reconciler.hostconfig import engine
+from reconciler.controller.world import Outlook, World
+from reconciler.hostconfig import blocks, engine, planning
 from reconciler.hostconfig.proof import Proof, Prover
 from reconciler.kube.informer import Informer
 from reconciler.kube.lease import Elector
+from reconciler.kube.queue import WorkQueue
 from reconciler.kube.resources import LEASES
 from reconciler.phases import decide as stages
 from reconciler.phases import rollout
@@ -157,6 +160,32 @@ def _label_left(body: dict[str, Any]) -> None:
         del labels[key]
 
 
+def _everywhere(attribute: str, other: Any) -> Applied:
+    """In each module of the product that has imported it."""
+    honest = getattr(api_node, attribute)
+    found = [m for name, m in sorted(sys.modules.items()) if name.startswith("reconciler.")]
+    return all_of(*(swapped(m, attribute, other) for m in found if getattr(m, attribute, None) is honest))
+
+
+def _without_comments(honest: Callable[..., bytes]) -> Callable[..., bytes]:
+    def edited(data: bytes, *arguments: Any) -> bytes:
+        kept = [line for line in data.splitlines(keepends=True) if not line.startswith(b"# ") or b"reconciler" in line]
+        return honest(b"".join(kept), *arguments)
+
+    return edited
+
+
+def _twice_the_table(*arguments: Any, **options: Any) -> str:
+    return 2 * _HONEST_TEXT(*arguments, **options)
+
+
+_HONEST_TEXT = planning._text
+
+
+def _same_attempt(facts: Facts, state: Any, problem: Any, now: datetime) -> Any:
+    return stages._enter(facts, msgspec.structs.replace(state, error=problem), state.stage, now, "AttemptFailed")
+
+
 async def _none_left(*_arguments: Any) -> bool:
     return False
 
@@ -279,6 +308,48 @@ DEFECTS = (
         "nobody looks whether pods use a handler that is to go",
         all_of(swapped(stages, "_users", lambda facts, handlers: ()), swapped(Gate, "nobody_uses", _nothing)),
         ("workload", "deleted-and-back"),
+    ),
+    Defect(
+        "unlooked-at",
+        "a table is written twice, and nobody looks at what would come of it",
+        all_of(
+            swapped(planning, "_text", _twice_the_table),
+            swapped(planning, "predict", lambda snapshot, base, ours, now: now),
+        ),
+        ("edited",),
+    ),
+    Defect(
+        "comments-lost",
+        "an edit of containerd's configuration drops comments of others",
+        all_of(
+            swapped(blocks, "put", _without_comments(blocks.put)),
+            swapped(blocks, "take", _without_comments(blocks.take)),
+        ),
+        ("comment", "edited"),
+    ),
+    Defect(
+        "lost-is-ready",
+        "a node counts as ready by its stage, whatever its containerd serves",
+        swapped(Outlook, "serves", property(lambda self: self.view.done)),
+        ("vendor-rewrite", "reformatted", "edited"),
+    ),
+    Defect(
+        "same-attempt",
+        "what has failed is tried again under the number of the try before",
+        swapped(stages, "_next_attempt", _same_attempt),
+        PAYLOADS,
+    ),
+    Defect(
+        "no-backoff",
+        "what has failed is tried again at once",
+        swapped(WorkQueue, "add_rate_limited", lambda self, key: self.add(key)),
+        ("api-500", "api-503", "edited", "revision-deleted", "class-edited"),
+    ),
+    Defect(
+        "uncut",
+        "a payload's log goes into annotations and conditions as long as it is",
+        _everywhere("cut", lambda message: message),
+        PAYLOADS,
     ),
 )
 """Every planted defect."""

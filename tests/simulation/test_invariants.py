@@ -38,6 +38,7 @@ OURS = "# runtime-reconciler: begin kata\n{}\n# runtime-reconciler: end kata\n"
 GOOD = OURS.format(
     f'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{HANDLER}]\nruntime_type = "io.containerd.kata.v2"'
 )
+GOOD_CONFIG = CONFIG + GOOD
 BAD = OURS.format("this is no TOML")
 
 
@@ -262,6 +263,17 @@ def test_one_restart_of_a_daemon_that_serves_without_a_change(plant: Plant) -> N
     assert plant("one-restart", main) == [
         "node-1: the agent restarted a containerd that served, and had changed nothing since its start"
     ]
+
+
+@pytest.mark.parametrize(("text", "count"), [(CONFIG, 0), (GOOD_CONFIG.replace("  ", "") + "# a note\n", 1)])
+def test_one_restart_of_a_daemon_that_runs_on_what_others_have_changed(plant: Plant, text: str, count: int) -> None:
+    async def main(p: Planted) -> None:
+        p.write(GOOD_CONFIG)
+        await p.restart()
+        p.write(text, traced=False)
+        await p.restart()
+
+    assert len(plant("one-restart", main)) == count
 
 
 def test_a_daemon_that_the_start_limit_left_failed_may_be_started(plant: Plant) -> None:

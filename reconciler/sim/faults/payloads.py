@@ -25,6 +25,8 @@ MISSING_SECONDS = (5.0, 120.0)
 DYING_SECONDS = (0.0, 2.0)
 LOOK = 0.05
 NOWHERE = "/no/such/file"
+LOG = "cannot unpack the archive: no space left on device\n" * 100
+"""What a script leaves that tries again until it gives up."""
 
 Twist = Callable[[Behaviour], Behaviour]
 
@@ -36,8 +38,8 @@ async def crashes(world: World, rng: random.Random) -> None:
 
     def twist(behaviour: Behaviour) -> Behaviour:
         if after:
-            return replace(behaviour, exit_code=1, hang=False, label=None)
-        return replace(behaviour, needs=NOWHERE)
+            return replace(behaviour, exit_code=1, hang=False, label=None, log=LOG)
+        return replace(behaviour, needs=NOWHERE, log=LOG)
 
     await _twisted(world, rng, f"payload-crashes: {'after' if after else 'before'} its work", twist)
 

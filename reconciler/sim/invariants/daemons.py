@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def blocks(root: Path) -> set[str]:
     found = {owner.decode() for owner in _BLOCK.findall(text)}
     for drop_in in (root / _MAIN).parent.rglob("runtime-reconciler-*.toml"):
         found.add(drop_in.stem.removeprefix("runtime-reconciler-"))
+    return found
+
+
+def documents(root: Path) -> object:
+    """What containerd's files say, without their layout; the bytes of one that cannot be read."""
+    found: dict[str, object] = {}
+    for path in sorted((root / _MAIN).parent.rglob("*.toml")):
+        data = path.read_bytes()
+        try:
+            found[str(path.relative_to(root))] = tomllib.loads(data.decode())
+        except ValueError:
+            found[str(path.relative_to(root))] = data
     return found
 
 
@@ -97,10 +110,10 @@ class OneRestart(Invariant):
     """One restart of containerd per change, and one per undo.
 
     A daemon that serves is restarted by an agent only if an agent has committed a change to the disk since that daemon
-    started; and for one piece of work (runtime, stage, revision, attempt) twice at most: the change and its undo.
-    A daemon that does not serve may be started for that. Not counted: work in which others edited the configuration or
-    restarted containerd, or the agent or the machine died, for what was begun is then begun again; and a commit after
-    which the disk refused a step, for then nothing could tell when it was.
+    started, or if others have changed what it would read; and for one piece of work (runtime, stage, revision, attempt)
+    twice at most: the change and its undo. A daemon that does not serve may be started for that. Not counted: work in
+    which others edited the configuration or restarted containerd, or the agent or the machine died, for what was begun
+    is then begun again; and a commit after which the disk refused a step, for then nothing could tell when it was.
     """
 
     name = "one-restart"
@@ -111,6 +124,8 @@ class OneRestart(Invariant):
         """Node → whether CRI served right before containerd was stopped last."""
         self._unseen: set[str] = set()
         """Nodes with a commit that no process has read."""
+        self._read: dict[str, object] = {}
+        """Node → what containerd read when it started last."""
         self._refusals: dict[str, int] = {}
         """Node → steps that its disk had refused by its last commit."""
         self._counts: dict[str, tuple[object, int]] = {}
@@ -133,10 +148,13 @@ class OneRestart(Invariant):
     def started(self, node: SimNode, start: Start) -> Iterator[str]:
         served, unseen = self._served.pop(node.name, False), node.name in self._unseen
         self._unseen.discard(node.name)
+        read = documents(node.root)
+        changed = self._read.get(node.name, read) != read
+        self._read[node.name] = read
         if start.initiator != "agent":
             self._counts.pop(node.name, None)
             return
-        if served and not unseen and self._refusals.get(node.name, 0) == node.refusals:
+        if served and not unseen and not changed and self._refusals.get(node.name, 0) == node.refusals:
             yield f"{node.name}: the agent restarted a containerd that served, and had changed nothing since its start"
         work = self._work(node)
         known, count = self._counts.get(node.name, (None, 0))
