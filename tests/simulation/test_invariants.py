@@ -456,6 +456,21 @@ def test_claims_counts_that_do_not_add_up(plant: Plant) -> None:
     ]
 
 
+@pytest.mark.parametrize(("seconds", "count"), [(20, 0), (40, 1)])
+def test_claims_a_node_that_left(plant: Plant, seconds: float, count: int) -> None:
+    async def main(p: Planted) -> None:
+        await p.owner()
+        for node in ("node-1", "node-2"):
+            await p.move(p.state(Stage.READY), node)
+        p.observer.around.led_since = -1000.0
+        await p.cluster.admin.delete(NODES, "node-2")
+        await asyncio.sleep(seconds)
+        status = {"nodes": {"total": 2, "ready": 2}, "stages": {"ready": 2}}
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": status}, subresource="status")
+
+    assert plant("claims", main) == ["kata: 2 nodes are called ready, 1 can be"] * count
+
+
 @pytest.mark.parametrize(("text", "count"), [(CONFIG + GOOD, 1), (CONFIG, 0)])
 def test_binaries_last(plant: Plant, text: str, count: int) -> None:
     async def main(p: Planted) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.api import names
 from reconciler.api.node import AGENT_STAGES, NodeState, Stage
 from reconciler.sim import kinds
-from reconciler.sim.invariants.base import Invariant, Surroundings, Write, labels, marks, moves, states
+from reconciler.sim.invariants.base import Bounded, Invariant, Surroundings, Write, labels, marks, moves, states
 from reconciler.sim.kinds import Object
 from reconciler.sim.node import SimNode
 
@@ -22,8 +22,8 @@ class Claims(Invariant):
 
     A node becomes ready, or present, only if CRI has served all handlers of its revision since the last change of its
     configuration was begun. A NodeRuntime counts as ready (`status.nodes.ready`, condition Available) no more nodes
-    than were installed and have served its handlers within the last 30 s. Those count, too, whose containerd is away or
-    whose agent was dead or cut off in that time, and all while no controller has led for so long. The counts add up,
+    than were installed and have served its handlers within the last 30 s. Those count, too, whose containerd is away,
+    whose agent was dead or cut off, or whose Node left in that time, and all while no controller has led for so long. The counts add up,
     and observedGeneration is no generation to come.
     """
 
@@ -38,6 +38,8 @@ class Claims(Invariant):
         self._now_served: dict[str, frozenset[str]] = {}
         self._back: dict[str, float] = {}
         """Node → when its containerd served again."""
+        self._left: Bounded[tuple[str, str], float] = Bounded(1000)
+        """Node and runtime that was ready there → when the Node was deleted."""
 
     def changed(self, node: SimNode) -> Iterator[str]:
         handlers = frozenset(node.daemon.loaded.handlers) if node.daemon.serving else frozenset()
@@ -51,7 +53,12 @@ class Claims(Invariant):
     def wrote(self, step: Write) -> Iterator[str]:
         if step.kind is kinds.NODERUNTIMES and step.new is not None and step.of_controller:
             yield from self._status(step.name, step.new)
-        if step.kind is not kinds.NODES or step.new is None:
+        if step.kind is not kinds.NODES:
+            return
+        if step.new is None:
+            for runtime, state in states(step.old).items():
+                if state.stage is Stage.READY:
+                    self._left.put((step.name, runtime), self.around.now)
             return
         for runtime, old, new in moves(step):
             if new is not None and new.stage in AGENT_STAGES and (old is None or old.stage is not new.stage):
@@ -92,8 +99,13 @@ class Claims(Invariant):
         if available and (ready != total or total == 0):
             yield f"{name}: Available is True with {ready} of {total} nodes ready"
         credible = sum(1 for node in self.around.objects(kinds.NODES) if self._credible(node, name))
+        credible += sum(1 for left in self._left.entries.items() if self._just_left(name, *left))
         if ready > credible and self.around.led(NOTICED_AFTER):
             yield f"{name}: {ready} nodes are called ready, {credible} can be"
+
+    def _just_left(self, runtime: str, left: tuple[str, str], when: float) -> bool:
+        gone = self.around.node(left[0]) is None
+        return gone and left[1] == runtime and self.around.now - when < NOTICED_AFTER
 
     def _credible(self, node: Object, runtime: str) -> bool:
         """Whether it may be counted as ready, by what could be known."""
