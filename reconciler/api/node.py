@@ -74,6 +74,9 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A person lets the agent take handlers away that running pods use."""
     hurried: bool = False
     """A person asked for this try: it is made without a pause."""
+    signals: tuple[str, ...] = ()
+    """Keys of the done labels that payloads may have set here since the node was last at rest, the latest last: their
+    revisions may be gone when it is again."""
     error: Problem | None = None
 
 

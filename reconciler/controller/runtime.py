@@ -176,9 +176,11 @@ class RuntimeReconciler:
         return revision
 
     async def _drop_revisions(self, runtime: NodeRuntime, current: str) -> None:
-        """A revision that no node carries and that is not wanted is let go."""
-        carried = {current, runtime.status.revision} | self._carried(runtime.metadata.name)
-        for kept in self._kept(runtime.metadata.name):
+        """A revision that no node carries, no phase pod is of, and that is not wanted is let go: how long a payload may
+        take to end is written there."""
+        name = runtime.metadata.name
+        carried = {current, runtime.status.revision} | self._carried(name) | self._running(name)
+        for kept in self._kept(name):
             if kept.metadata.annotations.get(names.REVISION_ANNOTATION) not in carried:
                 await self._delete_revision(kept)
 
@@ -208,6 +210,15 @@ class RuntimeReconciler:
             if state is not None:
                 found |= {state.installed, state.target}
         return found
+
+    def _running(self, name: str) -> set[str]:
+        """Revisions of phase pods that are there."""
+        pods = (pod.metadata for pod in self._world.pods.list())
+        return {
+            pod.annotations.get(names.REVISION_ANNOTATION, "")
+            for pod in pods
+            if pod.labels.get(names.RUNTIME_LABEL) == name
+        }
 
     # --- may it run ---
 

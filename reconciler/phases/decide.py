@@ -35,6 +35,8 @@ NEVER_RAN_DELAY = 10.0
 """Seconds before a pod that was refused is made again; costs no attempt."""
 MAX_REPAIRS = 3
 """Repairs an hour; after that somebody else's configuration management is fighting us."""
+MAX_SIGNALS = 8
+"""Keys of done labels that a node keeps in mind: payloads have one or two, and a key has up to 317 characters."""
 IN_USE_POLL = 5.0
 """Seconds between lists of the pods that use a handler: other people's pods are not watched."""
 LEADER_GRACE = 15.0
@@ -317,7 +319,11 @@ def _moved(facts: Facts, state: NodeState) -> bool:
 def _begin_again(facts: Facts, state: NodeState, goal: Goal, now: datetime) -> Move:
     """From the first stage, whatever was done on the machine before; its pods are ended first."""
     fresh = msgspec.structs.replace(
-        _fresh(facts, now), target=goal.revision, failed=state.failed, pod=_pod_uid(facts, state)
+        _fresh(facts, now),
+        target=goal.revision,
+        failed=state.failed,
+        pod=_pod_uid(facts, state),
+        signals=state.signals,
     )
     return _begin_install(facts, fresh, now, reason="MachineChanged")
 
@@ -455,7 +461,7 @@ def _finished(facts: Facts, state: NodeState, pod: PodFacts, phase: PhasePlan, n
     if phase.done_label is None and state.stage is not Stage.INSTALL and not pod.ended:
         message = "waits for the agent to see that nothing of the pod runs"
         return _waiting(facts, state, now, Signal.POD_GONE, "PodEnding", message)
-    return _advance(facts, state, now, clear_label=phase.done_label[0] if phase.done_label else "")
+    return _advance(facts, state, now)
 
 
 def _never_ran(facts: Facts, state: NodeState, pod: PodFacts, now: datetime) -> Decision:
@@ -471,16 +477,16 @@ def _never_ran(facts: Facts, state: NodeState, pod: PodFacts, now: datetime) -> 
 # --- moving --------------------------------------------------------------------------------------
 
 
-def _advance(facts: Facts, state: NodeState, now: datetime, clear_label: str = "") -> Decision:
+def _advance(facts: Facts, state: NodeState, now: datetime) -> Decision:
     """To the next stage that has something to do."""
     done = msgspec.structs.replace(state, pod=_pod_uid(facts, state), error=None if not state.failed else state.error)
     if state.stage in REMOVAL_PATH:
-        return _next_removal(facts, done, state.stage, now, clear_label)
+        return _next_removal(facts, done, state.stage, now)
     if state.stage is Stage.PRE_INSTALL:
         step = Stage.INSTALL if _has(facts, done, Stage.INSTALL) else Stage.CONFIGURE
-        return _enter(facts, done, step, now, "PhaseDone", clear_label=clear_label)
+        return _enter(facts, done, step, now, "PhaseDone")
     if state.stage is Stage.INSTALL:
-        return _enter(facts, done, Stage.CONFIGURE, now, "PhaseDone", clear_label=clear_label)
+        return _enter(facts, done, Stage.CONFIGURE, now, "PhaseDone")
     if state.stage is Stage.CONFIGURE and facts.bake > 0:
         return _enter(facts, done, Stage.VERIFY, now, "Configured")
     return _ready(facts, done, now)
@@ -492,13 +498,15 @@ def _ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
         state=ready,
         reason="Ready",
         message=f"revision {state.target} is ready",
-        clear_labels=_done_labels(facts),
+        clear_labels=_done_labels(facts, state),
         drop_taints=facts.tainted,
     )
 
 
 def _at_rest(state: NodeState, stage: Stage, now: datetime) -> NodeState:
-    return msgspec.structs.replace(state, stage=stage, attempt=1, since=now, deadline=None, forced=False, hurried=False)
+    return msgspec.structs.replace(
+        state, stage=stage, attempt=1, since=now, deadline=None, forced=False, hurried=False, signals=()
+    )
 
 
 def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Move:
@@ -580,23 +588,33 @@ def _wait_for(users: tuple[str, ...], what: str, now: datetime) -> Wait:
     )
 
 
-def _next_removal(facts: Facts, state: NodeState, after: Stage, now: datetime, clear_label: str = "") -> Decision:
+def _next_removal(facts: Facts, state: NodeState, after: Stage, now: datetime) -> Decision:
     for step in REMOVAL_PATH[REMOVAL_PATH.index(after) + 1 :]:
         if _has(facts, state, step):
-            return _enter(facts, state, step, now, "PhaseDone", clear_label=clear_label)
+            return _enter(facts, state, step, now, "PhaseDone")
     if any(not pod.ended for pod in facts.pods) and after is not Stage.POST_UNINSTALL:
-        return _enter(facts, state, Stage.POST_UNINSTALL, now, "PodsEnding", clear_label=clear_label)
+        return _enter(facts, state, Stage.POST_UNINSTALL, now, "PodsEnding")
     goal = facts.goal
     if state.failed and goal.uid == state.uid and goal.revision == state.failed:
         failed = msgspec.structs.replace(_at_rest(state, Stage.FAILED, now), installed="", target="", pod="")
-        return Move(state=failed, reason="Failed", message=_text(state.error), clear_labels=_done_labels(facts))
-    return Move(state=None, reason="Absent", message="uninstalled", clear_labels=_done_labels(facts))
+        return Move(state=failed, reason="Failed", message=_text(state.error), clear_labels=_done_labels(facts, state))
+    return Move(state=None, reason="Absent", message="uninstalled", clear_labels=_done_labels(facts, state))
 
 
-def _done_labels(facts: Facts) -> tuple[str, ...]:
-    """Of every phase that is known: a payload on its way out may have set its own again, after it was taken off."""
+def _done_labels(facts: Facts, state: NodeState) -> tuple[str, ...]:
+    """Keys of every phase that is known, and of those that ran before: a payload on its way out may have set its own
+    again, after it was taken off."""
     found = (phase.done_label for plan in facts.plans.values() for phase in plan.phases.values())
-    return tuple(sorted({label[0] for label in found if label is not None}))
+    return tuple(sorted({label[0] for label in found if label is not None} | {*state.signals}))
+
+
+def _signals(facts: Facts, entered: NodeState) -> tuple[str, ...]:
+    """`signals` with the key of the phase that begins, the latest last."""
+    phase = _plan(facts, entered.target).phases.get(entered.stage)
+    if phase is None or phase.done_label is None:
+        return entered.signals
+    key = phase.done_label[0]
+    return (*(other for other in entered.signals if other != key), key)[-MAX_SIGNALS:]
 
 
 def _next_attempt(facts: Facts, state: NodeState, problem: Problem, now: datetime) -> Decision:
@@ -625,7 +643,6 @@ def _enter(
     reason: str,
     message: str = "",
     *,
-    clear_label: str = "",
     clear_retry: bool = False,
     hurried: bool = False,
 ) -> Move:
@@ -637,14 +654,11 @@ def _enter(
     entered = msgspec.structs.replace(state, stage=stage, since=now, attempt=attempt, forced=forced, hurried=hurried)
     seconds = _timeout(facts, entered)
     limit = None if seconds is None else _resumes(entered) + timedelta(seconds=seconds)
-    phase = _plan(facts, entered.target).phases.get(stage)
-    if not clear_label and phase is not None and phase.done_label is not None:
-        clear_label = phase.done_label[0]
     return Move(
-        state=msgspec.structs.replace(entered, deadline=limit),
+        state=msgspec.structs.replace(entered, deadline=limit, signals=_signals(facts, entered)),
         reason=reason,
         message=message,
-        clear_labels=(clear_label,) if clear_label else (),
+        clear_labels=_done_labels(facts, entered),
         clear_retry=clear_retry,
     )
 

@@ -392,6 +392,19 @@ def test_foreign_marks_of_a_node(plant: Plant, body: dict[str, Any], said: str) 
     assert plant("foreign-marks", main) == [f"controller:controller-1 {said}"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_foreign_marks_a_done_label_that_the_node_keeps_in_mind_may_be_taken_off(plant: Plant, known: bool) -> None:
+    async def main(p: Planted) -> None:
+        await p.cluster.admin.patch(NODES, "node-1", {"metadata": {"labels": {"vendor/done": "yes"}}})
+        signals = ("vendor/done",) if known else ()
+        await p.move(structs.replace(p.state(Stage.INSTALL), signals=signals))
+        body = {"metadata": {"labels": {"vendor/done": None}}}
+        await p.controller.patch(NODES, "node-1", body, content_type=MERGE_PATCH)
+
+    said = "controller:controller-1 changed label vendor/done of node-1 from 'yes' to None"
+    assert plant("foreign-marks", main) == ([] if known else [said])
+
+
 def test_foreign_text_of_the_configuration(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         p.write(CONFIG + GOOD)

@@ -16,6 +16,7 @@ from reconciler.sim.invariants.base import (
     is_phase_pod,
     labels,
     marks,
+    states,
     step_of,
 )
 from reconciler.sim.invariants.daemons import COMMITS, blocks, foreign_lines
@@ -35,8 +36,9 @@ OUR_ANNOTATIONS = (
 class ForeignMarks(Invariant):
     """A foreign label, annotation, taint, finalizer, cordon or condition of a Node is never changed by us.
 
-    Ours are the keys with our prefixes, our conditions, done labels of phases and startup taints that a NodeRuntime or
-    a kept revision names: those we may take off. And no pod but a phase pod is deleted by us.
+    Ours are the keys with our prefixes, our conditions, done labels that a NodeRuntime, a kept revision or the Node's
+    state names, and startup taints that a NodeRuntime names: those we may take off. And no pod but a phase pod is
+    deleted by us.
     """
 
     name = "foreign-marks"
@@ -52,7 +54,7 @@ class ForeignMarks(Invariant):
             yield f"{step.by} deleted Node {step.name}"
             return
         old, new = step.old, step.new
-        yield from self._keys(step, "label", labels(old), labels(new), OUR_LABELS, self._done_labels())
+        yield from self._keys(step, "label", labels(old), labels(new), OUR_LABELS, self._done_labels(old))
         yield from self._keys(step, "annotation", marks(old), marks(new), OUR_ANNOTATIONS, frozenset())
         for field in ("finalizers", "ownerReferences"):
             if old["metadata"].get(field) != new["metadata"].get(field):
@@ -90,12 +92,13 @@ class ForeignMarks(Invariant):
             if old.get(field) != new.get(field):
                 yield f"{step.by} changed status.{field} of {step.name}"
 
-    def _done_labels(self) -> frozenset[str]:
+    def _done_labels(self, node: Object) -> frozenset[str]:
         specs = [runtime.get("spec") or {} for runtime in self.around.objects(kinds.NODERUNTIMES)]
         specs += [kept.get("data") or {} for kept in self.around.objects(kinds.CONTROLLERREVISIONS)]
         phases = [phase for spec in specs for phase in (spec.get("phases") or {}).values() if phase]
         found = (((phase.get("completion") or {}).get("nodeLabel") or {}).get("key") for phase in phases)
-        return frozenset(key for key in found if key)
+        before = (key for state in states(node).values() for key in state.signals)
+        return frozenset(key for key in (*found, *before) if key)
 
     def _startup_taints(self) -> set[tuple[str, str]]:
         found = (runtime["spec"].get("startupTaints") or () for runtime in self.around.objects(kinds.NODERUNTIMES))

@@ -275,6 +275,50 @@ def test_a_node_that_is_ready_keeps_no_done_label_of_any_revision() -> None:
     assert (ready.reason, ready.clear_labels) == ("Ready", ("vendor/old",))
 
 
+def test_a_goal_that_changes_in_a_step_takes_the_done_label_of_that_step_off() -> None:
+    """No later step asks for it: the revision that knows the label is let go."""
+    labelled = Plan(phases={Stage.INSTALL: PhasePlan(done_label=("vendor/done", "yes"))})
+    sleeps = pod(Stage.INSTALL, Outcome.RUNNING)
+    turns = decide(
+        facts(
+            goal=Goal("u1", "r2"),
+            state=state(Stage.INSTALL, signals=("vendor/done",)),
+            plans={"r1": labelled, "r2": FULL},
+            pods=(sleeps,),
+        ),
+        T0,
+    )
+    assert isinstance(turns, Move)
+    assert (turns.reason, turns.clear_labels) == ("GoalChanged", ("vendor/done",))
+
+
+@pytest.mark.parametrize("uninstalled", [False, True])
+def test_a_done_label_is_known_until_the_node_rests_also_when_its_revision_is_gone(uninstalled: bool) -> None:
+    """A payload that is being killed says with its last breath that it is done, after the label was taken off."""
+    labelled = Plan(phases={Stage.INSTALL: PhasePlan(done_label=("vendor/done", "yes"))})
+    begins = moved(decide(facts(plans={"r1": labelled}), T0))
+    turned = moved(decide(facts(goal=Goal("u1", "r2"), state=begins, plans={"r1": labelled, "r2": FULL}), T0))
+    if uninstalled:
+        by, leaves = Goal("u1"), msgspec.structs.replace(turned, stage=Stage.UNCONFIGURE)
+    else:
+        by, leaves = Goal("u1", "r2"), msgspec.structs.replace(turned, stage=Stage.CONFIGURE)
+    done = answer(leaves.stage, WorkResult.DONE, revision="r2")
+    bare = Plan(handlers=frozenset({"kata"}), configures=True)
+    rests = decide(facts(goal=by, state=leaves, plans={"r2": bare}, answer=done, bake=0.0), T0)
+    assert isinstance(rests, Move)
+    assert (rests.reason, rests.clear_labels) == ("Absent" if uninstalled else "Ready", ("vendor/done",))
+    assert rests.state is None or rests.state.signals == ()
+
+
+def test_of_done_labels_a_node_keeps_the_latest_eight_in_mind() -> None:
+    """An annotation has a bound, however often somebody changes the goal."""
+    labelled = Plan(phases={Stage.INSTALL: PhasePlan(done_label=("vendor/new", "yes"))})
+    before = tuple(f"vendor/{number}" for number in range(8))
+    turning = state(Stage.INSTALL, target="r0", signals=before)
+    turned = moved(decide(facts(state=turning, plans={"r1": labelled}), T0))
+    assert turned.signals == (*before[1:], "vendor/new")
+
+
 def test_the_deadline_runs_from_the_end_of_the_pause_between_two_tries() -> None:
     """The pause before a fifth try, 80 s, is longer than the 60 s of the phase: its payload has all of them."""
     fifth = state(Stage.UNINSTALL, attempt=5, error=Problem("PayloadFailed"))

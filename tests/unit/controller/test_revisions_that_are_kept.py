@@ -1,0 +1,108 @@
+"""A revision is kept as long as somebody needs it."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+from metrics.controller import ControllerMetrics
+from reconciler.api import names
+from reconciler.api.clock import SystemClock
+from reconciler.api.node import NodeState, Stage, encode
+from reconciler.api.noderuntime import NodeRuntime, revision_data, revision_hash, revision_name
+from reconciler.controller.runtime import RuntimeReconciler
+from reconciler.controller.stopping import StopSwitch
+from reconciler.controller.telemetry import Telemetry
+from reconciler.controller.world import NODE_INDEX, World
+from reconciler.kube.client import Client
+from reconciler.kube.events import Recorder
+from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
+from reconciler.kube.store import Store
+from reconciler.sim.memory import MemoryTransport
+from reconciler.sim.server import ApiServer
+
+SPEC = {"phases": {"uninstall": {"image": "vendor/payload:1"}}}
+
+
+class Bench:
+    """One NodeRuntime and one Node before an embedded API server."""
+
+    def __init__(self) -> None:
+        self.client = Client(
+            MemoryTransport(ApiServer(clock=SystemClock(), rng=random.Random(1)), user="controller"),
+            rng=random.Random(2),
+        )
+        self.world = World(
+            namespace=names.NAMESPACE,
+            nodes=Store(),
+            pods=Store({NODE_INDEX: lambda pod: [pod.spec.node_name]}),
+            runtimes=Store(),
+            revisions=Store(),
+            classes=Store(),
+        )
+
+    async def runtime(self) -> NodeRuntime:
+        body = {"metadata": {"name": "kata", "finalizers": [names.FINALIZER]}, "spec": SPEC}
+        made: NodeRuntime = await self.client.create(NODERUNTIMES, body)
+        self.world.runtimes.put(made)
+        return made
+
+    async def node(self, state: NodeState) -> None:
+        marks = {names.state_annotation("kata"): encode(state)}
+        labels = {names.stage_label("kata"): str(state.stage)}
+        body = {"metadata": {"name": "n1", "annotations": marks, "labels": labels}}
+        self.world.nodes.put(await self.client.create(NODES, body))
+
+    async def revision(self, revision: str) -> None:
+        meta = {
+            "name": revision_name("kata", revision),
+            "labels": {names.RUNTIME_LABEL: "kata"},
+            "annotations": {names.REVISION_ANNOTATION: revision},
+        }
+        body = {"metadata": meta, "revision": 1, "data": {}}
+        self.world.revisions.put(await self.client.create(CONTROLLERREVISIONS, body, names.NAMESPACE))
+
+    async def pod(self, revision: str) -> None:
+        meta = {
+            "name": "rr-kata-install-1",
+            "labels": {names.COMPONENT_LABEL: names.COMPONENT_PHASE, names.RUNTIME_LABEL: "kata"},
+            "annotations": {names.REVISION_ANNOTATION: revision},
+        }
+        spec = {"nodeName": "n1", "containers": [{"name": "payload", "image": "vendor/payload:1"}]}
+        self.world.pods.put(await self.client.create(PODS, {"metadata": meta, "spec": spec}, names.NAMESPACE))
+
+    async def reconcile(self) -> None:
+        clock = SystemClock()
+        telemetry = Telemetry(Recorder(self.client, "test", clock), ControllerMetrics(), self.world.runtime)
+        it = RuntimeReconciler(
+            self.world,
+            self.client,
+            confirm=StopSwitch(self.client, Store(), self.world, clock).confirm,
+            clock=clock,
+            rng=random.Random(3),
+            telemetry=telemetry,
+            wake=lambda node: None,
+        )
+        await it.reconcile("kata")
+
+    async def kept(self) -> set[str]:
+        found, _ = await self.client.list(CONTROLLERREVISIONS, names.NAMESPACE)
+        return {one.metadata.annotations[names.REVISION_ANNOTATION] for one in found}
+
+
+def state(stage: Stage, uid: str, target: str, **fields: Any) -> NodeState:
+    return NodeState(uid=uid, stage=stage, target=target, since=datetime(2026, 1, 2, tzinfo=UTC), **fields)
+
+
+async def test_a_revision_is_kept_while_a_pod_of_it_is_there() -> None:
+    """How long its payload may take to end is written there, also when the node has another goal by now."""
+    bench = Bench()
+    owner = await bench.runtime()
+    wanted = revision_hash(revision_data(owner.spec))
+    await bench.node(state(Stage.INSTALL, owner.metadata.uid, wanted))
+    for revision in ("before", "unused"):
+        await bench.revision(revision)
+    await bench.pod("before")
+    await bench.reconcile()
+    assert await bench.kept() == {wanted, "before"}
