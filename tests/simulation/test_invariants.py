@@ -645,10 +645,10 @@ def test_load_is_bounded(plant: Plant) -> None:
 
 def test_text_is_bounded(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        annotations = {names.state_annotation(RUNTIME): "n" * 4097}
+        annotations = {names.state_annotation(RUNTIME): "n" * 2305}
         await p.controller.patch(NODES, "node-1", {"metadata": {"annotations": annotations}})
 
-    told = f"node-1: state.runtime-reconciler.io/kata has 4097 characters, 4096 are allowed: {'n' * 80}…"
+    told = f"node-1: state.runtime-reconciler.io/kata has 2305 characters, 2304 are allowed: {'n' * 80}…"
     assert plant("bounded-text", main) == [told]
 
 

@@ -23,8 +23,8 @@ class Claims(Invariant):
     A node becomes ready, or present, only if CRI has served all handlers of its revision since the last change of its
     configuration was begun. A NodeRuntime counts as ready (`status.nodes.ready`, condition Available) no more nodes
     than were installed and have served its handlers within the last 30 s. Those count, too, whose containerd is away,
-    whose agent was dead or cut off, or whose Node left in that time, and all while no controller has led for so long. The counts add up,
-    and observedGeneration is no generation to come.
+    whose agent was dead or cut off, or whose Node left in that time, and all while no controller has led for so long.
+    The counts add up, and observedGeneration is no generation to come.
     """
 
     name = "claims"

@@ -24,8 +24,8 @@ CONTROLLER_REQUESTS_PER_NODE = 240
 MESSAGE_MAX = 600
 """Characters of a condition's message: 256 of a cause, three waits, and the command that says more."""
 FAILED_MAX = 20
-STATE_MAX = 4096
-"""Bytes of one state annotation; all annotations of a Node share 256 KiB."""
+STATE_MAX = 2304
+"""Characters of one state annotation: 256 of a message, each of which JSON may write in six, and 768 of all else."""
 REPORT_MAX = 65_536
 ANNOTATIONS_MAX = 262_144
 
@@ -125,7 +125,7 @@ class BoundedLoad(Invariant):
 class BoundedText(Invariant):
     """What we write stays within its limits: conditions, the status, and our annotations.
 
-    A condition's message has 600 characters at most, `status.failed` 20 entries, a state annotation 4 KiB, a report
+    A condition's message has 600 characters at most, `status.failed` 20 entries, a state annotation 2,304, a report
     64 KiB, and all annotations of a Node 256 KiB, if we added the last one. Of Events the server sees to it.
     """
 
