@@ -1,6 +1,7 @@
 """`python -m tests.mutants`: plants each defect, plays seeds until something sees it, and prints a table.
 
-Exit code 1 if one is not seen within its number of seeds, or if the product as it is fails one of those seeds.
+Exit code 1 if one is not seen within its number of seeds, if the product as it is fails in the plan that saw it, or if
+an invariant sees none of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import os
 import sys
 
+from reconciler.sim.invariants import INVARIANTS
 from tests.mutants.catching import Caught, hunt
 from tests.mutants.defects import DEFECTS
 from tests.soak.pool import processes
@@ -23,10 +25,17 @@ def main() -> int:
             print(_row(caught), flush=True)
             found.append(caught)
     missed = [caught.defect for caught in found if caught.seed is None or caught.honest]
+    blind = [] if options.only else [one.name for one in INVARIANTS if not any(_sees(one.name, c) for c in found)]
     print(
         f"{len(found) - len(missed)} of {len(found)} defects caught" + (f"; not: {', '.join(missed)}" if missed else "")
     )
-    return 1 if missed else 0
+    if not options.only:
+        print(f"invariants that see none of them: {', '.join(blind) or '-'}")
+    return 1 if missed or blind else 0
+
+
+def _sees(invariant: str, caught: Caught) -> bool:
+    return any(said.startswith(f"{invariant}: ") for said in caught.all)
 
 
 def _row(caught: Caught) -> str:

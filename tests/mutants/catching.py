@@ -20,6 +20,8 @@ class Caught:
     """The first one that saw it."""
     by: str
     """What saw it, and what it said."""
+    all: tuple[str, ...] = ()
+    """As `by`, of everything that saw it in that plan."""
     honest: str = ""
     """What the product as it is does wrong in the plan of that seed: then nothing was caught."""
 
@@ -33,5 +35,12 @@ def hunt(number: int) -> Caught:
             outcome = play(plan)
         if outcome.problems:
             honest = play(plan).problems
-            return Caught(defect.name, defect.seeds, seed, outcome.problems[0], honest[0] if honest else "")
+            return Caught(
+                defect.name,
+                defect.seeds,
+                seed,
+                outcome.problems[0],
+                tuple(outcome.problems),
+                honest[0] if honest else "",
+            )
     return Caught(defect.name, defect.seeds, None, "")

@@ -25,10 +25,10 @@ from reconciler.hostconfig import blocks, engine, planning
 from reconciler.hostconfig.proof import Proof, Prover
 from reconciler.kube.informer import Informer
 from reconciler.kube.lease import Elector
-from reconciler.kube.queue import WorkQueue
 from reconciler.kube.resources import LEASES
 from reconciler.phases import decide as stages
 from reconciler.phases import rollout
+from reconciler.phases.decision import EndPod
 from reconciler.phases.facts import Facts
 
 Applied = Callable[[], AbstractContextManager[Any]]
@@ -340,10 +340,10 @@ DEFECTS = (
         PAYLOADS,
     ),
     Defect(
-        "no-backoff",
-        "what has failed is tried again at once",
-        swapped(WorkQueue, "add_rate_limited", lambda self, key: self.add(key)),
-        ("api-500", "api-503", "edited", "revision-deleted", "class-edited"),
+        "evidence-first",
+        "a pod that has ended is deleted before its result is on the Node",
+        swapped(stages, "_finished", lambda facts, state, pod, phase, now: EndPod(pod.uid, pod.stage, 1)),
+        ("edited",),
     ),
     Defect(
         "uncut",
