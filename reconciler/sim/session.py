@@ -28,6 +28,9 @@ from reconciler.sim.loops import Loops, manifest
 
 LOOPBACK = "127.0.0.1"
 
+LEAST_LIMIT = 300.0
+NODE_SECONDS = 60.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
@@ -44,6 +47,11 @@ class Session:
     virtual_time: bool
     """In memory, without the view, without the status page and /metrics."""
     port: int
+
+    @property
+    def limit(self) -> float:
+        """Seconds for an install or an uninstall of all: one node after the other, each with its bake and some trouble."""
+        return max(LEAST_LIMIT, self.nodes * (self.bake + NODE_SECONDS))
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,8 @@ async def seen(cluster: Cluster) -> tuple[Replica, Overview]:
 
 
 async def _drive(session: Session, cluster: Cluster, console: Console) -> Ended:
-    loops = Loops(cluster, manifest(bake=session.bake, unavailable=session.max_unavailable))
+    body = manifest(bake=session.bake, unavailable=session.max_unavailable)
+    loops = Loops(cluster, body, limit=session.limit)
     observer = Observer(cluster)
     injector = Injector(cluster, session.faults, random.Random(f"{session.seed}/faults"), pace=session.pace)
     beside: list[asyncio.Task[Any]] = [
