@@ -50,7 +50,7 @@ class Session:
 
     @property
     def limit(self) -> float:
-        """Seconds for an install or an uninstall of all: one node after the other, each with its bake and some trouble."""
+        """Seconds for one install or uninstall: node after node, each with its bake and some trouble."""
         return max(LEAST_LIMIT, self.nodes * (self.bake + NODE_SECONDS))
 
 
