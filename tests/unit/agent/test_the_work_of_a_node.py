@@ -225,24 +225,13 @@ def test_a_node_that_asks_for_something_else_by_now_is_not_written(bench: Bench)
     clock.run(body())
 
 
-def test_a_handler_in_use_is_not_taken_away(bench: Bench) -> None:
-    bench.cri.run("web", handler="kata")
-
-    async def main(worker: Worker) -> None:
-        await asyncio.sleep(10)
-        assert bench.host.changes == []
-        assert worker.answers["kata"] == answer(
-            Stage.UNCONFIGURE, WorkResult.WAITING, "HandlerInUse", "1 sandboxes use it, shop/web among them"
-        )
-
-    play(bench, state(Stage.UNCONFIGURE), main)
-
-
-@pytest.mark.parametrize("data", [None, RevisionData()], ids=["a lost revision", "another revision"])
-def test_what_the_journal_says_that_we_wrote_is_not_taken_away_from_its_users(
-    bench: Bench, data: RevisionData | None
-) -> None:
-    bench.host.handlers = frozenset({"kata"})
+@pytest.mark.parametrize(
+    ("written", "data"),
+    [((), KATA), (("kata",), None), (("kata",), RevisionData())],
+    ids=["by the payload", "of a lost revision", "of another revision"],
+)
+def test_a_handler_in_use_is_not_taken_away(bench: Bench, written: tuple[str, ...], data: RevisionData | None) -> None:
+    bench.host.handlers = frozenset(written)
     bench.cri.run("web", handler="kata")
 
     async def main(worker: Worker) -> None:
