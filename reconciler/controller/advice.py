@@ -31,7 +31,8 @@ ADVICE: dict[str, str] = {
     + ON_THE_HOST,
     "HostConfig": "the agent could not work on the host: read its log; " + ON_THE_HOST,
     "PodStillRunning": "a container of the payload does not end: stop it with crictl on the node",
-    "RevisionMissing": "somebody deleted the ControllerRevision: restore it, or delete and make the NodeRuntime anew",
+    "RevisionMissing": "somebody deleted the ControllerRevision: restore it from a backup; without one, clean the node "
+    "by hand, delete the NodeRuntime, and `kubectl reconciler skip {node}`",
     "ContainerdNotServing": "look at containerd on the node: `systemctl status containerd`, `journalctl -u containerd`",
     "NotServing": "look at containerd on the node: `systemctl status containerd`, `journalctl -u containerd`",
     "CRIMissing": "containerd runs without its CRI plugin: " + ON_THE_HOST,

@@ -194,6 +194,7 @@ def facts_for(
         goal=goal_of(world, node, name, state, now),
         state=state,
         plans={r: p for r, p in plans.items() if p is not None},
+        owned=ours,
         pods=_pod_facts(world, node, name, report.ended, now),
         answer=report.work.get(name),
         served=frozenset(report.handlers),

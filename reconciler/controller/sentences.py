@@ -315,6 +315,11 @@ def _pod_again(scene: Scene) -> Said:
     )
 
 
+def _revision(scene: Scene) -> Said:
+    following = "then it is uninstalled" if scene.stage in REST else _in_time(scene)
+    return Said("that the ControllerRevision is there again", scene.wait.message, following)
+
+
 def _users_gone(scene: Scene) -> Said:
     upgrade = scene.facts.goal.revision and not scene.facts.reinstall
     return Said(
@@ -353,6 +358,7 @@ SENTENCES: Mapping[Signal, Callable[[Scene], Said]] = {
     Signal.PAYLOAD_LABEL: _payload_label,
     Signal.POD_GONE: _pod_gone,
     Signal.POD_AGAIN: _pod_again,
+    Signal.REVISION: _revision,
     Signal.USERS_GONE: _users_gone,
     Signal.RESUME: _resume,
     Signal.CONTROLLER: _controller,

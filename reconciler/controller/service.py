@@ -155,8 +155,8 @@ class Controller:
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
         self._runtimes.add_handler(self._on_runtime)
-        for informer in (self._revisions, self._classes):
-            informer.add_handler(self._on_owned)
+        self._revisions.add_handler(self._on_revision)
+        self._classes.add_handler(self._on_owned)
         for watcher in self._informers:
             watcher.on_refused(self._on_refused)
         self._stops.add_handler(self._on_stop)
@@ -297,6 +297,12 @@ class Controller:
             self._node_queue.add(node.metadata.name, priority=priority)
         for other in self.world.runtimes.list():  # one that lost a contest may have won it now
             self._runtime_queue.add(other.metadata.name, priority=priority)
+
+    def _on_revision(self, kind: str, old: Any, new: Any, initial: bool) -> None:
+        self._on_owned(kind, old, new, initial)
+        if kind == "added" and not initial:  # nodes may have waited for it
+            for node in self.world.nodes.list():
+                self._node_queue.add(node.metadata.name, priority=Priority.LOW)
 
     def _on_owned(self, kind: str, old: Any, new: Any, initial: bool) -> None:
         owned = new or old

@@ -14,7 +14,7 @@ import msgspec
 from reconciler.api import names
 from reconciler.api.meta import ConfigMap, ControllerRevision, DaemonSet, Node, Pod, RuntimeClass, condition
 from reconciler.api.node import NodeState, Problem, Report, decode_report, decode_state
-from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_name
+from reconciler.api.noderuntime import NodeRuntime, RevisionData, revision_data, revision_hash, revision_name
 from reconciler.api.overview import NodeRow
 from reconciler.controller.times import Sightings
 from reconciler.kube.store import Store
@@ -118,16 +118,26 @@ class World:
         return self.runtimes.get(name)
 
     def revision(self, runtime: str, revision: str) -> RevisionData | None:
-        """Data of a kept revision, None when nobody kept it or it cannot be read."""
+        """Data of a kept revision, None when nobody kept it or it cannot be read.
+
+        A NodeRuntime that is being deleted keeps none anew: what its spec says holds where somebody deleted it.
+        """
         kept = self.revisions.get(revision_name(runtime, revision), self.namespace)
         if kept is None:
-            return None
+            return self._going(runtime, revision)
         uid = kept.metadata.uid
         if uid not in self._decoded:
             living = {r.metadata.uid for r in self.revisions.list()}
             self._decoded = {u: data for u, data in self._decoded.items() if u in living}
             self._decoded[uid] = _decode(kept)
         return self._decoded[uid]
+
+    def _going(self, runtime: str, revision: str) -> RevisionData | None:
+        owner = self.runtimes.get(runtime)
+        if owner is None or owner.metadata.deletion_timestamp is None:
+            return None
+        data = revision_data(owner.spec)
+        return data if revision_hash(data) == revision else None
 
     def agent_missing(self, node: str) -> str:
         """Why there is no ready agent on `node`; empty when there is one."""

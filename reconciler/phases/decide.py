@@ -97,7 +97,7 @@ def effective_goal(facts: Facts) -> Goal:
 def deadline(facts: Facts, state: NodeState) -> datetime | None:
     """When this stage becomes stuck. It runs from the end of the pause between two tries, and stands still while the
     node is NotReady, while everything is stopped (None then), and after a change of leader."""
-    seconds = _timeout(facts, state)
+    seconds = _allowed(facts, state)
     if seconds is None:
         return None
     begin = max(_resumes(state), facts.node_ready_since or state.since)
@@ -185,6 +185,7 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if not goal.revision:
         return (
             _blocked(facts, now)
+            or _missing(facts, state, state.installed, now)
             or _in_use(facts, state, now)
             or _start(facts, now)
             or _begin_removal(facts, state, now)
@@ -197,6 +198,7 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
         if facts.reinstall:
             return (
                 _blocked(facts, now)
+                or _missing(facts, state, state.installed, now)
                 or _in_use(facts, state, now)
                 or _start(facts, now)
                 or _begin_removal(facts, state, now)
@@ -373,6 +375,8 @@ def _verify(facts: Facts, state: NodeState, now: datetime) -> Decision:
         return leftover
     if not facts.serving:
         return _waiting(facts, state, now, Signal.CONTAINERD, "ContainerdNotServing", facts.serving_reason)
+    if (missing := _missing(facts, state, state.target, now)) is not None:
+        return missing
     plan = _plan(facts, state.target)
     if not plan.handlers <= facts.served:
         return _repair(facts, state, plan, now)
@@ -387,7 +391,7 @@ def _pod_stage(facts: Facts, state: NodeState, now: datetime) -> Decision:
         return leftover
     phase = _plan(facts, state.target).phases.get(state.stage)
     if phase is None:
-        return _advance(facts, state, now)
+        return _missing(facts, state, state.target, now) or _advance(facts, state, now)
     pod = current_pod(facts, state)
     if pod is None:
         return _make(facts, state, phase, now)
@@ -519,6 +523,8 @@ def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = 
 def _begin_removal(facts: Facts, state: NodeState, now: datetime, problem: Problem | None = None) -> Decision:
     """The first step out, by the revision whose payload ran here last."""
     by = state.installed if state.stage in (Stage.PRE_INSTALL, Stage.READY) and state.installed else state.target
+    if (missing := _missing(facts, state, by, now)) is not None:
+        return missing
     plan = _plan(facts, by)
     if state.stage is not Stage.READY and (used := _in_use(facts, state, now)) is not None:
         return used
@@ -588,7 +594,19 @@ def _wait_for(users: tuple[str, ...], what: str, now: datetime) -> Wait:
     )
 
 
+def _missing(facts: Facts, state: NodeState, revision: str, now: datetime) -> Wait | None:
+    """What keeps a node waiting whose ControllerRevision is not there: no step of it is passed over. One that went with
+    its NodeRuntime is not waited for."""
+    if not revision or revision in facts.plans or not facts.owned:
+        return None
+    message = f"ControllerRevision of revision {revision} is not there, and nothing else says how"
+    missing = Problem("RevisionMissing", message)
+    return _waiting(facts, state, now, Signal.REVISION, missing.reason, message, missing)
+
+
 def _next_removal(facts: Facts, state: NodeState, after: Stage, now: datetime) -> Decision:
+    if (missing := _missing(facts, state, state.target, now)) is not None:
+        return missing
     for step in REMOVAL_PATH[REMOVAL_PATH.index(after) + 1 :]:
         if _has(facts, state, step):
             return _enter(facts, state, step, now, "PhaseDone")
@@ -759,6 +777,13 @@ def _timeout(facts: Facts, state: NodeState) -> float | None:
     if state.stage in POD_STAGES:
         return _plan(facts, state.target).phases.get(state.stage, PhasePlan()).timeout
     return None
+
+
+def _allowed(facts: Facts, state: NodeState) -> float | None:
+    """`_timeout`; of a phase whose revision is missing, what was written down when it began."""
+    if state.stage in POD_STAGES and state.target not in facts.plans and state.deadline is not None:
+        return (state.deadline - _resumes(state)).total_seconds()
+    return _timeout(facts, state)
 
 
 def _text(problem: Problem | None) -> str:

@@ -46,6 +46,8 @@ class Signal(enum.StrEnum):
     """That nothing of a phase pod is left, in CRI and in the API."""
     POD_AGAIN = "pod-again"
     """Time until a refused phase pod is made anew."""
+    REVISION = "revision"
+    """That the ControllerRevision which says how is there again."""
     USERS_GONE = "users-gone"
     """That no running pod uses its handlers."""
     RESUME = "resume"

@@ -85,6 +85,9 @@ class Facts:
     goal: Goal
     state: NodeState | None
     plans: Mapping[str, Plan]
+    """Of the revisions that are there."""
+    owned: bool = True
+    """The NodeRuntime of the state, or of a node without one, is there."""
     pods: tuple[PodFacts, ...] = ()
     answer: WorkReport | None = None
     served: frozenset[str] = frozenset()

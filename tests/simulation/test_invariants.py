@@ -554,6 +554,19 @@ def test_evidence_a_stage_that_nobody_has_done(plant: Plant) -> None:
     ]
 
 
+@pytest.mark.parametrize("owned", [True, False])
+def test_evidence_a_removal_is_passed_over_whose_revision_somebody_deleted(plant: Plant, owned: bool) -> None:
+    async def main(p: Planted) -> None:
+        uid = await p.owner() if owned else UID
+        await p.keep()
+        await p.move(p.state(Stage.UNINSTALL, uid=uid))
+        await p.cluster.admin.delete(CONTROLLERREVISIONS, "kata-r1", names.NAMESPACE)
+        await p.move(p.state(Stage.POST_UNINSTALL, uid=uid))
+
+    said = "node-1: kata went from uninstall to post-uninstall, but no payload of revision r1, attempt 1 is done"
+    assert plant("evidence", main) == ([said] if owned else [])
+
+
 def test_once_two_pods_of_one_attempt(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         pod = await p.make_pod()

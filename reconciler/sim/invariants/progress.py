@@ -44,7 +44,8 @@ class Evidence(Invariant):
     A pod stage: a payload of this node, NodeRuntime, stage, revision and attempt has ended with 0 in its shim, or the
     Node carries a done label that was set after this attempt's pod was made. An agent's stage: its report on the Node
     answers this very stage, revision and attempt with Done. A stage of which the revision has no phase has no actor
-    and needs none.
+    and needs none. Nor does one whose revision is gone with its NodeRuntime; one that somebody deleted alone is no
+    excuse.
     """
 
     name = "evidence"
@@ -56,9 +57,14 @@ class Evidence(Invariant):
         self._made: Bounded[Step, frozenset[tuple[str, str]]] = Bounded(20_000)
         """Work → the Node's labels when its last pod was made."""
         self._done: Bounded[Step, bool] = Bounded(20_000)
+        self._phases: Bounded[tuple[str, str], frozenset[str]] = Bounded(20_000)
+        """Runtime and revision → the phases that it has."""
 
     def wrote(self, step: Write) -> Iterator[str]:
-        if step.kind is kinds.PODS and step.old is None and is_phase_pod(step.new) and step.new is not None:
+        if step.kind is kinds.CONTROLLERREVISIONS and step.new is not None:
+            place = (labels(step.new).get(names.RUNTIME_LABEL, ""), marks(step.new).get(names.REVISION_ANNOTATION, ""))
+            self._phases.put(place, frozenset((step.new.get("data") or {}).get("phases") or ()))
+        elif step.kind is kinds.PODS and step.old is None and is_phase_pod(step.new) and step.new is not None:
             work = step_of(step.new)
             self._pods.put(step.new["metadata"]["uid"], work)
             self._made.put(work, frozenset(labels(self.around.node(work.node)).items()))
@@ -90,13 +96,17 @@ class Evidence(Invariant):
         return made is not None and bool(set(labels(node).items()) - made)
 
     def _has_phase(self, runtime: str, state: NodeState) -> bool:
-        """By the revision that is kept."""
-        for kept in self.around.objects(kinds.CONTROLLERREVISIONS):
-            if labels(kept).get(names.RUNTIME_LABEL) != runtime:
-                continue
-            if marks(kept).get(names.REVISION_ANNOTATION) == state.target:
-                return _FIELDS[state.stage] in ((kept.get("data") or {}).get("phases") or {})
-        return False
+        """By the revision, as long as there is one who could know of it."""
+        known = self._phases.get((runtime, state.target)) or frozenset()
+        owner = self.around.runtime(runtime)
+        owned = owner is not None and owner["metadata"]["uid"] == state.uid
+        return _FIELDS[state.stage] in known and (owned or self._is_kept(runtime, state.target))
+
+    def _is_kept(self, runtime: str, revision: str) -> bool:
+        return any(
+            (labels(kept).get(names.RUNTIME_LABEL), marks(kept).get(names.REVISION_ANNOTATION)) == (runtime, revision)
+            for kept in self.around.objects(kinds.CONTROLLERREVISIONS)
+        )
 
 
 class Once(Invariant):

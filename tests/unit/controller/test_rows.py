@@ -326,6 +326,17 @@ CASES: dict[Signal, tuple[dict[str, Any], tuple[str, str, str, str, str]]] = {
             "make room on the node, or lower phases.*.resources",
         ),
     ),
+    Signal.REVISION: (
+        {"goal": GONE, "state": state(Stage.READY, installed="r0")},
+        (
+            "waiting",
+            "that the ControllerRevision is there again",
+            "ControllerRevision of revision r0 is not there, and nothing else says how",
+            "then it is uninstalled",
+            "somebody deleted the ControllerRevision: restore it from a backup; without one, clean the node by hand, "
+            "delete the NodeRuntime, and `kubectl reconciler skip node-1`",
+        ),
+    ),
     Signal.USERS_GONE: (
         {
             "goal": GONE,
