@@ -10,6 +10,7 @@ import pytest
 from reconciler.api import names
 from reconciler.kube.resources import PODS
 from reconciler.sim import kinds
+from reconciler.sim.faults.payloads import LOG
 from reconciler.sim.kinds import Object
 from reconciler.sim.payload import Behaviour
 from tests.unit.sim.bench import Bench, drive
@@ -30,8 +31,8 @@ def ended(bench: Bench) -> Object:
 @pytest.mark.parametrize(
     ("name", "seed", "wanted"),
     [
-        ("payload-crashes", 1, Behaviour(exit_code=1)),
-        ("payload-crashes", 2, Behaviour(hang=True, label=("done", "yes"), needs="/no/such/file")),
+        ("payload-crashes", 1, Behaviour(exit_code=1, log=LOG)),
+        ("payload-crashes", 2, Behaviour(hang=True, label=("done", "yes"), needs="/no/such/file", log=LOG)),
         ("payload-oom", 1, Behaviour(hang=True, label=("done", "yes"), oom=True)),
         ("payload-hangs", 1, Behaviour(hang=True, ignores_term=True)),
         ("payload-hangs", 2, Behaviour(hang=True)),
