@@ -68,17 +68,19 @@ def admit(
 ) -> Admission:
     """Give back the slots of nodes that rest, are stuck or NotReady; hand free ones to those whose turn it is.
 
+    Who gave its slot back and works again (it is Ready by now, say) is one of those at work, too.
     `unused`: nodes that have just got theirs, and whose work may not have been heard of yet.
     """
     nodes = {view.node: view for view in views}
     kept = [name for name in dict.fromkeys(in_work) if name in nodes and _keeps(nodes[name], name in unused)]
+    slotless = [v.node for v in nodes.values() if v.node not in kept and not v.wants_slot and _keeps(v, unused=False)]
     waiting = sorted(
         (v for v in nodes.values() if v.wants_slot and v.node not in kept),
         key=lambda v: (v.at_rest, v.rank, v.node),
     )
     limit = count_of(rollout.max_unavailable, len(nodes), at_least=1)
     over_budget = spent(nodes.values()) > budget(rollout, len(nodes))
-    canaries = _canaries_left(nodes.values(), kept, rollout)
+    canaries = _canaries_left(nodes.values(), {*kept, *slotless}, rollout)
     if stopped:
         return Admission(tuple(kept), "Stopped")
     halted = ""
@@ -94,7 +96,7 @@ def admit(
         if fresh and canaries is not None and canaries <= 0:
             halted = halted or ("CanaryPaused" if _canaries_done(nodes.values(), rollout) else "Canary")
             continue
-        if len(kept) >= limit:
+        if len(kept) + len(slotless) >= limit:
             continue
         kept.append(view.node)
         if fresh and canaries is not None:
@@ -112,12 +114,12 @@ def _canaries_done(nodes: Iterable[View], rollout: Rollout) -> bool:
     return sum(1 for v in nodes if v.done) >= rollout.canary.count
 
 
-def _canaries_left(nodes: Iterable[View], kept: list[str], rollout: Rollout) -> int | None:
+def _canaries_left(nodes: Iterable[View], working: Collection[str], rollout: Rollout) -> int | None:
     """How many canaries may still begin; None when canaries hold nobody back any more."""
     views = list(nodes)
     if rollout.canary.count <= 0:
         return None
     if _canaries_done(views, rollout) and not rollout.canary.pause:
         return None
-    begun = sum(1 for v in views if v.done or v.failed or (v.node in kept and not v.removal and not v.repair))
+    begun = sum(1 for v in views if v.done or v.failed or (v.node in working and not v.removal and not v.repair))
     return rollout.canary.count - begun

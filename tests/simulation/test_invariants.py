@@ -226,6 +226,24 @@ def test_slots_a_node_whose_repairs_are_used_up_gives_its_own_back(plant: Plant,
     assert plant("slots", main) == said
 
 
+@pytest.mark.parametrize(
+    ("known", "said"), [(0, []), (120, ["kata: 2 nodes in work, 1 allowed: node-1, node-2"])]
+)
+def test_slots_a_node_whose_state_cannot_be_read_gives_its_own_back(plant: Plant, known: int, said: list[str]) -> None:
+    async def main(p: Planted) -> None:
+        state = p.state(Stage.CONFIGURE, uid=await p.owner())
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-1"]}}, subresource="status")
+        await p.move(state)
+        for text in ("{", encode(state)):
+            body = {"metadata": {"annotations": {names.state_annotation(RUNTIME): text}}}
+            await p.cluster.admin.patch(NODES, "node-1", body)
+        await asyncio.sleep(known)
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-2"]}}, subresource="status")
+        await p.move(state, "node-2")
+
+    assert plant("slots", main) == said
+
+
 def test_slots_a_node_leaves_rest_without_one(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         await p.move(p.state(Stage.INSTALL, uid=await p.owner()))

@@ -193,6 +193,13 @@ def states(node: Object | None) -> dict[str, NodeState]:
     return found
 
 
+def unreadable(node: Object | None) -> Iterator[str]:
+    """The runtimes that `states` leaves out."""
+    for key, text in marks(node).items():
+        if key.startswith(names.STATE_ANNOTATION_PREFIX) and _decoded(text) is None:
+            yield key.removeprefix(names.STATE_ANNOTATION_PREFIX)
+
+
 def moves(step: Write) -> Iterator[tuple[str, NodeState | None, NodeState | None]]:
     """Runtime, state before and state after, of those that a write of a Node has changed."""
     old, new = states(step.old), states(step.new)

@@ -22,11 +22,13 @@ from reconciler.sim.invariants.base import (
     moves,
     states,
     step_of,
+    unreadable,
 )
 from reconciler.sim.kinds import Object
 
-TOTAL_KNOWN_AFTER = 120.0
-"""Seconds after which a controller knows how many nodes there are, also by a watch that had died (70 s) and a list."""
+KNOWN_AFTER = 120.0
+"""Seconds after which a controller knows how many nodes there are and what their states say, also by a watch that had
+died (70 s) and a list."""
 
 
 class Slots(Invariant):
@@ -36,7 +38,8 @@ class Slots(Invariant):
     force at that write (a compare-and-swap on the same object). A node leaves rest, and gets a phase pod, only while it
     was on the list, when the request was sent or when it came. What is at work in the world, by the Nodes' states,
     stays within the limit, too, those left out that gave their slot back with cause: their Node was NotReady or their
-    deadline passed since they began, or somebody took their handler again after three repairs within an hour. No
+    deadline passed since they began, or somebody took their handler again after three repairs within an hour; so are
+    those whose state somebody made unreadable, until it has been put right for 120 s and a controller must know. No
     cause: a limit that was lowered afterwards, a percentage of nodes of which some have left in the last 120 s. A
     runtime without NodeRuntime is removed without slots, also beside a new one of its name: a person has skipped that
     node.
@@ -48,6 +51,8 @@ class Slots(Invariant):
         super().__init__(around)
         self._excused: set[tuple[str, str]] = set()
         """Runtime and node that gave their slot back with cause."""
+        self._garbled: dict[tuple[str, str], float] = {}
+        """Runtime and node → when a state was last seen that nobody can read."""
         self._limits: dict[tuple[str, str], int] = {}
         """What was allowed when this runtime took this node's slot."""
         self._totals: dict[str, list[tuple[float, int]]] = {}
@@ -76,6 +81,8 @@ class Slots(Invariant):
                 self._total(each)
         if condition(step.new, "Ready") != "True":
             self._excused.update((runtime, step.name) for runtime in states(step.any))
+        for obj in (step.old, step.new):
+            self._garbled.update(((runtime, step.name), self.around.now) for runtime in unreadable(obj))
         for runtime, old, new in moves(step):
             if not at_work(new):
                 self._excused.discard((runtime, step.name))
@@ -100,6 +107,8 @@ class Slots(Invariant):
             if state is None or not at_work(state) or (runtime, name) in self._excused:
                 continue
             if state.uid != owner["metadata"]["uid"]:
+                continue
+            if name not in _in_work(owner) and self.around.now - self._garbled.get((runtime, name), -1e9) < KNOWN_AFTER:
                 continue
             if state.deadline is not None and self.around.cluster.options.clock.now() >= state.deadline:
                 self._excused.add((runtime, name))
@@ -149,7 +158,7 @@ class Slots(Invariant):
         name, now = owner["metadata"]["name"], self.around.now
         chosen: dict[str, Any] = owner["spec"].get("nodeSelector") or {}
         total = sum(1 for node in self.around.objects(kinds.NODES) if name in states(node) or _selects(chosen, node))
-        kept = [(time, was) for time, was in self._totals.get(name, ()) if now - time < TOTAL_KNOWN_AFTER]
+        kept = [(time, was) for time, was in self._totals.get(name, ()) if now - time < KNOWN_AFTER]
         if not kept or kept[-1][1] != total:
             kept.append((now, total))
         self._totals[name] = kept

@@ -44,6 +44,14 @@ def test_a_stuck_or_unready_node_gives_its_slot_back(fields: dict[str, Any]) -> 
     assert admit([working], ("a",), OPEN, paused=False).in_work == ()
 
 
+def test_a_node_that_works_again_after_it_gave_its_slot_back_takes_up_room() -> None:
+    works = view("a", at_rest=False, wants_slot=False)
+    rollout = Rollout(max_unavailable=1, canary=Canary(count=0))
+    assert admit([works, view("b")], (), rollout, paused=False).in_work == ()
+    assert admit([works, view("b"), view("c")], (), OPEN, paused=False).in_work == ("b", "c")
+    assert admit([works, view("b")], (), Rollout(max_unavailable="100%"), paused=False) == Admission((), "Canary")
+
+
 def test_a_node_that_has_just_got_its_slot_keeps_it_although_it_rests() -> None:
     rests = View(node="a", at_rest=True)
     assert admit([rests, view("b")], ("a",), OPEN, paused=False, unused=("a",)).in_work == ("a", "b")
