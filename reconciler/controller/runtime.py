@@ -26,7 +26,7 @@ from reconciler.controller.rehearsal import Rehearsal
 from reconciler.controller.stopping import Held
 from reconciler.controller.telemetry import Telemetry
 from reconciler.controller.unused import Unused
-from reconciler.controller.world import World, report_of, states
+from reconciler.controller.world import World, report_in, report_of, states
 from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
@@ -363,9 +363,8 @@ class RuntimeReconciler:
         name = runtime.metadata.name
         return [
             node.metadata.name
-            for node in self._world.nodes.list()
+            for node in self._not_given_up(name)
             if names.state_annotation(name) in node.metadata.annotations
-            and names.skip_annotation(name) not in node.metadata.annotations
         ]
 
     async def _left_behind(self, runtime: NodeRuntime) -> bool:
@@ -387,23 +386,26 @@ class RuntimeReconciler:
         return bool(left)
 
     def _holding(self, name: str) -> bool:
-        """Whether a node without a word of ours has a host whose journal holds `name`: it will be undone by that."""
-        return any(name in report_of(node).journal for node in self._answering(name))
+        """Whether a node without a mark of ours has a host whose journal holds `name`, by the last report of its agent.
+
+        It will be undone by that.
+        """
+        return any(name in report_of(node).journal for node in self._not_given_up(name))
 
     def _unheard(self, name: str) -> bool:
         """Whether a node may carry us whose labels and annotations somebody took away, the agent's report too.
 
-        Its agent reports anew. A node without an agent has nobody who could say more.
+        Its agent reports anew. A node without a report and without an agent has nobody who could say more.
         """
-        return any(names.REPORT_ANNOTATION not in node.metadata.annotations for node in self._answering(name))
+        return any(
+            report_in(node) is None and not self._world.agent_missing(node.metadata.name)
+            for node in self._not_given_up(name)
+        )
 
-    def _answering(self, name: str) -> Iterator[Node]:
-        """Nodes that have a ready agent and that nobody has given up."""
+    def _not_given_up(self, name: str) -> Iterator[Node]:
+        """Nodes that nobody has given up."""
         return (
-            node
-            for node in self._world.nodes.list()
-            if names.skip_annotation(name) not in node.metadata.annotations
-            and not self._world.agent_missing(node.metadata.name)
+            node for node in self._world.nodes.list() if names.skip_annotation(name) not in node.metadata.annotations
         )
 
     async def _remove_finalizer(self, runtime: NodeRuntime) -> None:

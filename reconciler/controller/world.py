@@ -230,10 +230,15 @@ def states(node: Node) -> dict[str, NodeState | None]:
     return found
 
 
-def report_of(node: Node) -> Report:
-    """The agent's report; an empty one where there is none or it cannot be read."""
+def report_in(node: Node) -> Report | None:
+    """The agent's report; None where there is none or it cannot be read."""
     text = node.metadata.annotations.get(names.REPORT_ANNOTATION, "")
     try:
-        return decode_report(text) if text else Report()
+        return decode_report(text) if text else None
     except msgspec.MsgspecError:
-        return Report()
+        return None
+
+
+def report_of(node: Node) -> Report:
+    """The agent's report; an empty one where there is none or it cannot be read."""
+    return report_in(node) or Report()

@@ -226,9 +226,7 @@ def test_slots_a_node_whose_repairs_are_used_up_gives_its_own_back(plant: Plant,
     assert plant("slots", main) == said
 
 
-@pytest.mark.parametrize(
-    ("known", "said"), [(0, []), (120, ["kata: 2 nodes in work, 1 allowed: node-1, node-2"])]
-)
+@pytest.mark.parametrize(("known", "said"), [(0, []), (120, ["kata: 2 nodes in work, 1 allowed: node-1, node-2"])])
 def test_slots_a_node_whose_state_cannot_be_read_gives_its_own_back(plant: Plant, known: int, said: list[str]) -> None:
     async def main(p: Planted) -> None:
         state = p.state(Stage.CONFIGURE, uid=await p.owner())
@@ -459,6 +457,32 @@ def test_finalizer_last(plant: Plant) -> None:
         "kata: the finalizer went while node-1 carries state.runtime-reconciler.io/kata",
         "kata: the finalizer went while the configuration of node-1 names it",
     ]
+
+
+@pytest.mark.parametrize(
+    ("report", "agent", "count"), [(None, False, 0), ("{", False, 0), ("{}", False, 1), (None, True, 1)]
+)
+def test_finalizer_last_nobody_knows_of_a_node_without_marks_and_without_an_agent(
+    plant: Plant, report: str | None, agent: bool, count: int
+) -> None:
+    async def main(p: Planted) -> None:
+        await p.owner()
+        p.write(GOOD_CONFIG)
+        await p.cluster.admin.patch(NODES, "node-1", {"metadata": {"annotations": {names.REPORT_ANNOTATION: report}}})
+        if agent:
+            spec = {"nodeName": "node-1", "containers": [{"name": "agent", "image": "agent:1"}]}
+            labels = {names.COMPONENT_LABEL: names.COMPONENT_AGENT}
+            body = {"metadata": {"name": "reconciler-agent-node-1", "labels": labels}, "spec": spec}
+            await p.cluster.admin.create(PODS, body, names.NAMESPACE)
+            status = {"conditions": [{"type": "Ready", "status": "True"}]}
+            await p.cluster.admin.patch(
+                PODS, "reconciler-agent-node-1", {"status": status}, names.NAMESPACE, subresource="status"
+            )
+            await asyncio.sleep(3)
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"metadata": {"finalizers": []}})
+
+    said = "kata: the finalizer went while the configuration of node-1 names it"
+    assert plant("finalizer-last", main) == [said] * count
 
 
 @pytest.mark.parametrize(("text", "count"), [(CONFIG, 1), (CONFIG + GOOD, 0)])

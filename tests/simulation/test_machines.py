@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.names import REPORT_ANNOTATION, state_annotation
 from reconciler.kube.resources import NODES
 from reconciler.sim.loops import BINARY, HANDLER, RUNTIME, manifest, phase
 
@@ -164,7 +165,10 @@ def test_an_agent_killed_for_good_while_cri_is_down_leaves_a_node_that_mends_its
     drive(main)
 
 
-def test_a_node_that_lost_all_marks_in_a_deletion_is_asked_before_the_finalizer_goes(drive: Drive) -> None:
+@pytest.mark.parametrize("report", [None, "{"])
+def test_a_node_that_lost_all_marks_in_a_deletion_is_asked_before_the_finalizer_goes(
+    drive: Drive, report: str | None
+) -> None:
     """A kubelet that registers anew, or a person, takes labels and annotations away; the host still holds all of it."""
 
     async def main(s: Any) -> None:
@@ -174,12 +178,13 @@ def test_a_node_that_lost_all_marks_in_a_deletion_is_asked_before_the_finalizer_
         await s.delete()
         meta = s.node("node-1")["metadata"]
         ours = {key: None for key in (*meta["labels"], *meta["annotations"]) if "runtime-reconciler" in key}
-        marks = {
+        marks: dict[str, dict[str, str | None]] = {
             "labels": {key: None for key in ours if key in meta["labels"]},
             "annotations": {key: None for key in ours if key in meta["annotations"]},
         }
         assert len(marks["labels"]) == 2
         assert len(marks["annotations"]) == 2
+        marks["annotations"][REPORT_ANNOTATION] = report
         link = s.cluster.nodes["node-1"].agent_link
         link.unplug()
         await s.cluster.admin.patch(NODES, "node-1", {"metadata": marks})
@@ -187,6 +192,25 @@ def test_a_node_that_lost_all_marks_in_a_deletion_is_asked_before_the_finalizer_
         await s.until(lambda: s.stages() == {"node-1": "absent", "node-2": "absent"})
         await asyncio.sleep(10)
         link.plug()
+        await s.until(lambda: s.runtime() is None)
+        assert all(node.daemon.loaded.handlers == ("runc",) for node in s.cluster.nodes.values())
+
+    drive(main)
+
+
+def test_a_node_whose_report_says_what_its_host_holds_is_waited_for_also_without_its_agent(drive: Drive) -> None:
+    """Somebody took the state away while the agent was away, which nobody needs to ask."""
+
+    async def main(s: Any) -> None:
+        await s.create(full())
+        await s.ready()
+        node = s.cluster.nodes["node-1"]
+        await node.withdraw_agent()
+        await s.cluster.admin.patch(NODES, "node-1", {"metadata": {"annotations": {state_annotation(RUNTIME): None}}})
+        await s.delete()
+        await s.until(lambda: s.stages() == {"node-1": "absent", "node-2": "absent"})
+        await asyncio.sleep(30)
+        node.release_agent()
         await s.until(lambda: s.runtime() is None)
         assert all(node.daemon.loaded.handlers == ("runc",) for node in s.cluster.nodes.values())
 

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from reconciler.api import names
+from reconciler.api.node import decode_report
 from reconciler.cri.api import ContainerState
 from reconciler.sim import config, kinds
+from reconciler.sim.invariants.barrier import KNOWN_AFTER
 from reconciler.sim.invariants.base import (
     Invariant,
     Surroundings,
@@ -179,7 +183,8 @@ class FinalizerLast(Invariant):
 
     When a controller takes it off, no Node carries a state, stage label or present label of that NodeRuntime; on no
     machine whose Node is there a payload of it runs or a block or drop-in of it lies. Left out are Nodes that a person
-    gave up (`skip`), and Nodes that were made anew over an old disk: nobody knows of that until the agent reports it.
+    gave up (`skip`), and disks of which nobody knows until an agent reports them: below a Node that was made anew, or
+    one from which somebody took all our marks, the report too, and on which no agent has lived for the last 2 s.
     """
 
     name = "finalizer-last"
@@ -213,8 +218,20 @@ class FinalizerLast(Invariant):
         machine = self.around.machine(name)
         if machine is None or self._touched.get(name) != node["metadata"]["uid"]:
             return
+        bare = not any(key in marks(node) or key in labels(node) for key in told) and not _reported(node)
+        if bare and not self.around.agent_lives(name, KNOWN_AFTER):
+            return
         if runtime in blocks(machine.root):
             yield f"{runtime}: the finalizer went while the configuration of {name} names it"
+
+
+def _reported(node: Object) -> bool:
+    """Whether it carries an agent's report that can be read."""
+    try:
+        decode_report(marks(node).get(names.REPORT_ANNOTATION, ""))
+    except msgspec.MsgspecError:
+        return False
+    return True
 
 
 def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
