@@ -58,14 +58,17 @@ def body_of(runtime: NodeRuntime, handler: Handler) -> dict[str, Any]:
 
 
 def owned(existing: RuntimeClass, runtime: NodeRuntime) -> bool:
-    """Whether `existing` was made for this very NodeRuntime."""
-    return existing.metadata.annotations.get(names.UID_ANNOTATION) == runtime.metadata.uid
+    """Whether `existing` was made for this NodeRuntime, or for one of its name that is gone: a backup brings it with
+    the UID of then."""
+    made_for = existing.metadata.annotations.get(names.UID_ANNOTATION, "")
+    ours = existing.metadata.labels.get(names.RUNTIME_LABEL) == runtime.metadata.name
+    return made_for == runtime.metadata.uid or (made_for != "" and ours)
 
 
 async def ensure(
     client: Client, known: list[RuntimeClass], runtime: NodeRuntime, altered: Altered
 ) -> list[RuntimeClass]:
-    """Make what is missing or other than it should be; returns what was made.
+    """Make what is missing or other than it should be; returns what was made, or found.
 
     `altered` is kept from call to call: what a webhook made of our request is left, or it would be made for ever.
 
@@ -87,10 +90,7 @@ async def ensure(
             if there is not None and replaced:
                 await _rehearse(client, runtime, handler)
                 await client.delete(RUNTIMECLASSES, there.metadata.name, uid=there.metadata.uid)
-            new = await _make(client, runtime, handler, handler.runtime_class.name)
-            if not _as_asked(new, runtime, handler):
-                altered[new.metadata.name] = (new.metadata.resource_version, asked)
-            made.append(new)
+            made.append(await _make(client, runtime, handler, altered))
         except Forbidden:
             raise
         except ApiError as error:
@@ -104,7 +104,8 @@ def _as_asked(there: RuntimeClass, runtime: NodeRuntime, handler: Handler) -> bo
     wanted = None if handler.runtime_class is None else handler.runtime_class.overhead
     scheduling = there.scheduling or {}
     return (
-        there.handler == handler.name
+        there.metadata.annotations.get(names.UID_ANNOTATION) == runtime.metadata.uid
+        and there.handler == handler.name
         and quantity.same(_fixed(there.overhead), _fixed(wanted))
         and scheduling.get("nodeSelector") == _where(runtime)
         and not scheduling.get("tolerations")
@@ -129,14 +130,20 @@ async def _rehearse(client: Client, runtime: NodeRuntime, handler: Handler) -> N
         return
 
 
-async def _make(client: Client, runtime: NodeRuntime, handler: Handler, name: str) -> RuntimeClass:
+async def _make(client: Client, runtime: NodeRuntime, handler: Handler, altered: Altered) -> RuntimeClass:
+    """The new one; or one of ours that was not known yet, and is looked at when it is."""
+    asked = body_of(runtime, handler)
+    name = asked["metadata"]["name"]
     try:
-        return await client.create(RUNTIMECLASSES, body_of(runtime, handler))
+        new = await client.create(RUNTIMECLASSES, asked)
     except AlreadyExists as error:
         live = await client.get(RUNTIMECLASSES, name)
         if not owned(live, runtime):
             raise ForeignClass(name) from error
         return live
+    if not _as_asked(new, runtime, handler):
+        altered[name] = (new.metadata.resource_version, asked)
+    return new
 
 
 async def remove(

@@ -140,3 +140,22 @@ def test_a_class_that_no_api_server_would_take_is_told_touches_nothing_and_heals
         assert s.touches() == before
 
     drive(main)
+
+
+def test_one_that_a_backup_brought_back_is_made_anew_for_the_noderuntime_of_its_name(drive: Drive) -> None:
+    async def main(s: Any) -> None:
+        await s.create(with_class())
+        await s.ready()
+        backup = s.cluster.server.store.get(kinds.RUNTIMECLASSES, ("", HANDLER)).object
+        meta = {key: backup["metadata"][key] for key in ("name", "labels", "annotations")}
+        await s.delete()
+        await s.gone()
+        await s.cluster.admin.create(RUNTIMECLASSES, {**backup, "metadata": meta})
+        await s.create(with_class())
+        await s.ready()
+        anew = s.cluster.server.store.get(kinds.RUNTIMECLASSES, ("", HANDLER)).object["metadata"]
+        assert anew["annotations"] == {names.UID_ANNOTATION: s.runtime()["metadata"]["uid"]}
+        await s.delete()
+        await s.gone()
+
+    drive(main)

@@ -1,15 +1,17 @@
-"""RuntimeClasses that somebody alters on their way to the API server."""
+"""RuntimeClasses that somebody alters on their way to the API server, or brings back from a backup."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+import pytest
 
 from reconciler.api import names
 from reconciler.api.meta import ObjectMeta, RuntimeClass
 from reconciler.api.noderuntime import Handler, NodeRuntime, NodeRuntimeSpec, RuntimeClassSpec
 from reconciler.controller import classes
+from reconciler.kube.errors import AlreadyExists
 
 KATA = NodeRuntime(
     metadata=ObjectMeta(name="kata", uid="u"),
@@ -27,6 +29,8 @@ class Api:
 
     async def create(self, resource: Any, body: Any, *, rehearse: bool = False) -> RuntimeClass:
         made = msgspec.convert(body, RuntimeClass)
+        if made.metadata.name in self.there:
+            raise AlreadyExists(409, "AlreadyExists", f"{made.metadata.name} already exists")
         if rehearse:
             return made
         self.writes.append("create")
@@ -36,6 +40,9 @@ class Api:
         made = msgspec.structs.replace(made, metadata=meta, scheduling=scheduling)
         self.there[made.metadata.name] = made
         return made
+
+    async def get(self, resource: Any, name: str) -> RuntimeClass:
+        return self.there[name]
 
     async def delete(self, resource: Any, name: str, *, uid: str) -> None:
         self.writes.append("delete")
@@ -74,3 +81,38 @@ async def test_a_change_that_is_asked_for_reaches_one_that_a_webhook_altered() -
         await classes.ensure(api, list(api.there.values()), changed, altered)
     assert api.writes == ["create", "delete", "create"]
     assert api.there["kata-qemu"].overhead == {"podFixed": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "not seen yet"])
+async def test_one_of_a_noderuntime_of_its_name_that_is_gone_is_made_anew(seen: bool) -> None:
+    """A backup brings it back with the UID of then; the NodeRuntime itself has a new one."""
+    api: Any = Api()
+    altered: classes.Altered = {}
+    await classes.ensure(api, [], KATA, altered)
+    again = msgspec.structs.replace(KATA, metadata=ObjectMeta(name="kata", uid="another"))
+    made = [] if seen else await classes.ensure(api, [], again, altered)
+    assert made == ([] if seen else [api.there["kata-qemu"]])
+    for _ in range(3):
+        await classes.ensure(api, list(api.there.values()), again, altered)
+    assert api.writes == ["create", "delete", "create"]
+    assert api.there["kata-qemu"].metadata.annotations == {names.UID_ANNOTATION: "another"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations"),
+    [
+        ({names.RUNTIME_LABEL: "other"}, {names.UID_ANNOTATION: "then"}),  # of a NodeRuntime that may be there
+        ({names.RUNTIME_LABEL: "kata"}, {}),  # a label is soon copied
+        ({}, {names.UID_ANNOTATION: "then"}),
+    ],
+)
+async def test_one_that_does_not_bear_all_marks_of_its_name_is_left_alone(
+    labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    api: Any = Api()
+    meta = ObjectMeta(name="kata-qemu", uid="1", labels=labels, annotations=annotations)
+    theirs = api.there["kata-qemu"] = RuntimeClass(metadata=meta, handler="kata-qemu")
+    with pytest.raises(classes.ForeignClass):
+        await classes.ensure(api, [theirs], KATA, {})
+    await classes.remove(api, [theirs], KATA)
+    assert api.writes == []
