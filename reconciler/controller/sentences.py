@@ -316,7 +316,9 @@ def _pod_again(scene: Scene) -> Said:
 
 
 def _revision(scene: Scene) -> Said:
-    following = "then it is uninstalled" if scene.stage in REST else _in_time(scene)
+    wanted = scene.facts.goal.revision
+    resting = "then it is installed" if wanted and wanted not in scene.facts.plans else "then it is uninstalled"
+    following = resting if scene.stage in REST else _in_time(scene)
     return Said("that the ControllerRevision is there again", scene.wait.message, following)
 
 

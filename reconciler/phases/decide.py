@@ -170,7 +170,12 @@ def _at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
         return Move(state=None, reason="Absent")
     if goal.revision == state.failed and not facts.retry:
         return Wait(reason="Failed", awaits=Signal.PERSON, message=state.error.message if state.error else "")
-    return _start(facts, now) or _begin_install(facts, _fresh(facts, now), now)
+    return (
+        _blocked(facts, now)
+        or _missing(facts, state, goal.revision, now)
+        or _start(facts, now)
+        or _begin_install(facts, _fresh(facts, now), now)
+    )
 
 
 def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
@@ -193,7 +198,12 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
     if state.draining and (goal.revision == state.installed or not facts.reinstall):
         return Move(state=msgspec.structs.replace(state, draining=False), reason="Kept")
     if _moved(facts, state):
-        return _start(facts, now) or _begin_again(facts, state, goal, now)
+        return (
+            _blocked(facts, now)
+            or _missing(facts, state, goal.revision, now)
+            or _start(facts, now)
+            or _begin_again(facts, state, goal, now)
+        )
     if goal.revision != state.installed:
         if facts.reinstall:
             return (
@@ -206,6 +216,7 @@ def _at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
         upgrade = msgspec.structs.replace(state, target=goal.revision, attempt=1, error=None, failed="")
         return (
             _blocked(facts, now)
+            or _missing(facts, state, goal.revision, now)
             or _loses_used(facts, state, goal, now)
             or _start(facts, now)
             or _begin_install(facts, upgrade, now, reason="Upgrade")
@@ -318,7 +329,7 @@ def _moved(facts: Facts, state: NodeState) -> bool:
     return facts.machine != "" and state.machine != "" and facts.machine != state.machine
 
 
-def _begin_again(facts: Facts, state: NodeState, goal: Goal, now: datetime) -> Move:
+def _begin_again(facts: Facts, state: NodeState, goal: Goal, now: datetime) -> Decision:
     """From the first stage, whatever was done on the machine before; its pods are ended first."""
     fresh = msgspec.structs.replace(
         _fresh(facts, now),
@@ -513,7 +524,9 @@ def _at_rest(state: NodeState, stage: Stage, now: datetime) -> NodeState:
     )
 
 
-def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Move:
+def _begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Decision:
+    if (missing := _missing(facts, facts.state or state, state.target, now)) is not None:
+        return missing
     for step in (Stage.PRE_INSTALL, Stage.INSTALL):
         if _has(facts, state, step):
             return _enter(facts, state, step, now, reason, clear_retry=facts.retry)

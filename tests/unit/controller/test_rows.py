@@ -452,6 +452,11 @@ def test_a_second_try_tells_what_ended_the_first() -> None:
     assert (told.verdict, told.error) == (Verdict.WAITING, Problem("PayloadFailed", "exit code 3"))
 
 
+def test_a_missing_revision_is_one_to_install_by_where_it_is_the_goal() -> None:
+    given = row(goal=Goal("u1", "r2"), state=state(Stage.FAILED, installed="", failed="r2"), retry=True)
+    assert given.next == "then it is installed"
+
+
 def test_a_rolled_back_node_is_failed_although_it_is_ready() -> None:
     back = state(Stage.READY, installed="r0", target="r0", failed="r1", error=Problem("VerifyFailed", "no handler"))
     told = row(state=back, plans={"r0": PLAN, "r1": PLAN}, served=frozenset({"kata"}), failed=True)

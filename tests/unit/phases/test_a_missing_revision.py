@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.node import NodeState, Problem, Stage, WorkReport, WorkResult
 from reconciler.phases.decide import decide
 from reconciler.phases.decision import Move, Signal, Wait
-from reconciler.phases.facts import Facts, Goal
+from reconciler.phases.facts import Facts, Goal, Plan
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 MISSING = Problem("RevisionMissing", "ControllerRevision of revision r1 is not there, and nothing else says how")
@@ -43,6 +43,32 @@ def unconfigured() -> WorkReport:
 )
 def test_no_step_of_it_is_passed_over(stage: Stage) -> None:
     waits = decide(facts(state(stage), answer=unconfigured()), T0)
+    assert isinstance(waits, Wait)
+    assert (waits.reason, waits.awaits, waits.trouble) == ("RevisionMissing", Signal.REVISION, MISSING)
+    assert not waits.wants_slot
+
+
+def failed_answer() -> WorkReport:
+    return WorkReport(uid="u", stage=Stage.CONFIGURE, revision="r2", attempt=1, result=WorkResult.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("it", "fields"),
+    [
+        (state(Stage.READY, machine="old"), {"machine": "new"}),
+        (state(Stage.VERIFY, machine="old"), {"machine": "new"}),
+        (state(Stage.READY, installed="r0", failed="r1"), {"retry": True}),
+        (state(Stage.READY, installed="r0"), {}),
+        (state(Stage.FAILED, installed="", failed="r1"), {"retry": True}),
+        (state(Stage.CONFIGURE, target="r2"), {"goal": Goal("u", "r2"), "answer": failed_answer()}),  # and back to r1
+        (state(Stage.INSTALL, target="r0"), {}),
+    ],
+)
+@pytest.mark.parametrize("slot", [True, False])
+def test_an_install_of_it_is_not_begun(it: NodeState, fields: dict[str, Any], slot: bool) -> None:
+    """Or it would begin with the configuration, as one does that has no payload."""
+    plans = {revision: Plan(handlers=frozenset({"kata"})) for revision in ("r0", "r2")}
+    waits = decide(facts(it, **{"goal": Goal("u", "r1"), "plans": plans, "slot": slot, **fields}), T0)
     assert isinstance(waits, Wait)
     assert (waits.reason, waits.awaits, waits.trouble) == ("RevisionMissing", Signal.REVISION, MISSING)
     assert not waits.wants_slot
