@@ -346,6 +346,12 @@ DEFECTS = (
         ("edited",),
     ),
     Defect(
+        "missing-is-done",
+        "a step whose revision somebody deleted counts as one without a phase",
+        swapped(stages, "_missing", lambda *_: None),
+        ("revision-deleted", "deleted", "edited", "payload-late"),
+    ),
+    Defect(
         "uncut",
         "a payload's log goes into annotations and conditions as long as it is",
         _everywhere("cut", lambda message: message),
