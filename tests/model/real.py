@@ -249,7 +249,7 @@ class Real:
         runtime = system.runtimes[r]
         key = (
             runtime,
-            tuple((h.exists, *(c := h.cells[r])[:3], c.skip) for h in system.hosts),
+            tuple((h.exists, *(c := h.cells[r])[:3], c.config, c.skip) for h in system.hosts),
             tuple(v[r] for v in system.views),
         )
         if key not in self._ends:
