@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec import structs
@@ -32,6 +33,7 @@ from reconciler.sim.node import CONFIG, SimNode
 from reconciler.sim.payload import Behaviour
 
 UID = "the-uid"
+MOMENT = datetime(2026, 1, 1, 1, tzinfo=UTC)
 REVISION = "r1"
 STEP = "rename /etc/containerd/config.toml"
 OURS = "# runtime-reconciler: begin kata\n{}\n# runtime-reconciler: end kata\n"
@@ -193,6 +195,21 @@ def test_slots_two_nodes_at_work_although_the_list_is_short(plant: Plant) -> Non
             await p.move(p.state(Stage.INSTALL, uid=uid), node)
 
     assert plant("slots", main) == ["kata: 2 nodes in work, 1 allowed: node-1, node-2"]
+
+
+@pytest.mark.parametrize(("microseconds", "count"), [(1, 0), (1000, 1)])
+def test_slots_a_node_gives_its_own_back_at_the_moment_of_its_deadline(
+    plant: Plant, microseconds: int, count: int
+) -> None:
+    async def main(p: Planted) -> None:
+        state = p.state(Stage.INSTALL, uid=await p.owner())
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-1"]}}, subresource="status")
+        await p.move(structs.replace(state, deadline=MOMENT + timedelta(microseconds=microseconds)))
+        with patch.object(clock.VirtualClock, "now", lambda self: MOMENT):
+            await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": {"inWork": ["node-2"]}}, subresource="status")
+            await p.move(state, "node-2")
+
+    assert len(plant("slots", main)) == count
 
 
 @pytest.mark.parametrize(

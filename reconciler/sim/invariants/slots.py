@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from reconciler.api.node import NodeState
 from reconciler.phases.decide import MAX_REPAIRS
 from reconciler.sim import kinds
 from reconciler.sim.invariants.base import (
@@ -29,6 +30,9 @@ from reconciler.sim.kinds import Object
 KNOWN_AFTER = 120.0
 """Seconds after which a controller knows how many nodes there are and what their states say, also by a watch that had
 died (70 s) and a list."""
+
+ROUNDED = timedelta(microseconds=2)
+"""A moment is written in whole microseconds, and read off a clock that began at another fraction of one."""
 
 
 class Slots(Invariant):
@@ -110,7 +114,7 @@ class Slots(Invariant):
                 continue
             if name not in _in_work(owner) and self.around.now - self._garbled.get((runtime, name), -1e9) < KNOWN_AFTER:
                 continue
-            if state.deadline is not None and self.around.cluster.options.clock.now() >= state.deadline:
+            if self._late(state):
                 self._excused.add((runtime, name))
                 continue
             working.append(name)
@@ -137,10 +141,12 @@ class Slots(Invariant):
         if node is None or state is None:
             return
         now = self.around.cluster.options.clock.now()
-        late = state.deadline is not None and now >= state.deadline
         contested = sum(now - repair < timedelta(hours=1) for repair in state.repairs) >= MAX_REPAIRS
-        if late or contested or condition(node, "Ready") != "True":
+        if self._late(state) or contested or condition(node, "Ready") != "True":
             self._excused.add((runtime, name))
+
+    def _late(self, state: NodeState) -> bool:
+        return state.deadline is not None and self.around.cluster.options.clock.now() + ROUNDED >= state.deadline
 
     def _holders(self, node: str) -> frozenset[str]:
         owners = self.around.objects(kinds.NODERUNTIMES)
