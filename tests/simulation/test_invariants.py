@@ -18,7 +18,7 @@ import pytest
 from msgspec import structs
 
 from reconciler.api import names
-from reconciler.api.node import NodeState, Stage, encode
+from reconciler.api.node import NodeState, Problem, Stage, encode
 from reconciler.controller import pods
 from reconciler.cri.api import Sandbox
 from reconciler.kube.client import Client
@@ -717,10 +717,18 @@ def test_load_is_bounded(plant: Plant) -> None:
 
 def test_text_is_bounded(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        annotations = {names.state_annotation(RUNTIME): "n" * 2305}
+        annotations = {names.state_annotation(RUNTIME): "n" * 5121}
         await p.controller.patch(NODES, "node-1", {"metadata": {"annotations": annotations}})
 
-    told = f"node-1: state.runtime-reconciler.io/kata has 2305 characters, 2304 are allowed: {'n' * 80}…"
+    told = f"node-1: state.runtime-reconciler.io/kata has 5121 characters, 5120 are allowed: {'n' * 80}…"
+    assert plant("bounded-text", main) == [told]
+
+
+def test_text_of_an_error_is_bounded(plant: Plant) -> None:
+    async def main(p: Planted) -> None:
+        await p.move(structs.replace(p.state(Stage.INSTALL), error=Problem("PayloadFailed", "n" * 257)))
+
+    told = f"node-1: error of kata has 257 characters, 256 are allowed: {'n' * 80}…"
     assert plant("bounded-text", main) == [told]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.api import names
 from reconciler.sim import kinds
-from reconciler.sim.invariants.base import AGENT, CONTROLLER, Invariant, Sent, Surroundings, Write
+from reconciler.sim.invariants.base import AGENT, CONTROLLER, Invariant, Sent, Surroundings, Write, states
 from reconciler.sim.kinds import Object
 from reconciler.sim.requests import Request
 
@@ -24,8 +24,11 @@ CONTROLLER_REQUESTS_PER_NODE = 240
 MESSAGE_MAX = 600
 """Characters of a condition's message: 256 of a cause, three waits, and the command that says more."""
 FAILED_MAX = 20
-STATE_MAX = 2304
-"""Characters of one state annotation: 256 of a message, each of which JSON may write in six, and 768 of all else."""
+CAUSE_MAX = 256
+"""Characters of a message in a state annotation."""
+STATE_MAX = 5120
+"""Characters of one state annotation: 256 of a message, each of which JSON may write in six, eight label keys of 317, and
+768 of all else."""
 REPORT_MAX = 65_536
 ANNOTATIONS_MAX = 262_144
 
@@ -125,8 +128,9 @@ class BoundedLoad(Invariant):
 class BoundedText(Invariant):
     """What we write stays within its limits: conditions, the status, and our annotations.
 
-    A condition's message has 600 characters at most, `status.failed` 20 entries, a state annotation 2,304, a report
-    64 KiB, and all annotations of a Node 256 KiB, if we added the last one. Of Events the server sees to it.
+    A condition's message has 600 characters at most, `status.failed` 20 entries, a state annotation 5 KiB, with 256
+    characters of a message, a report 64 KiB, and all annotations of a Node 256 KiB, if we added the last one. Of Events
+    the server sees to it.
     """
 
     name = "bounded-text"
@@ -150,6 +154,9 @@ class BoundedText(Invariant):
         for key, text in told.items():
             if key.startswith(names.STATE_ANNOTATION_PREFIX):
                 yield from _too_long(f"{name}: {key}", text, STATE_MAX)
+        for runtime, state in states(node).items():
+            if state.error is not None:
+                yield from _too_long(f"{name}: error of {runtime}", state.error.message, CAUSE_MAX)
         yield from _too_long(f"{name}: report", told.get(names.REPORT_ANNOTATION, ""), REPORT_MAX)
         whole = sum(len(key) + len(text) for key, text in told.items())
         if whole > ANNOTATIONS_MAX:
