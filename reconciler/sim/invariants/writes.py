@@ -27,8 +27,8 @@ FAILED_MAX = 20
 CAUSE_MAX = 256
 """Characters of a message in a state annotation."""
 STATE_MAX = 5120
-"""Characters of one state annotation: 256 of a message, each of which JSON may write in six, eight label keys of 317, and
-768 of all else."""
+"""Characters of one state annotation: 256 of a message, each of which JSON may write in six, eight label keys of 317,
+and 768 of all else."""
 REPORT_MAX = 65_536
 ANNOTATIONS_MAX = 262_144
 
