@@ -149,11 +149,10 @@ def _leaves_everyone(world: World, runtime: NodeRuntime) -> bool:
 
 
 def at_work_elsewhere(node: Node, runtime: str) -> list[str]:
-    """Other runtimes at work on this node: containerd is one, so there should be one at most."""
+    """Other runtimes at work on this node: containerd is one, so there should be one at most. One whose state cannot be
+    read may be in the middle of anything."""
     return [
-        name
-        for name, state in states(node).items()
-        if name != runtime and state is not None and state.stage not in REST
+        name for name, state in states(node).items() if name != runtime and (state is None or state.stage not in REST)
     ]
 
 

@@ -102,3 +102,9 @@ def test_a_node_is_not_free_for_a_runtime_while_a_phase_pod_of_another_is_there(
     assert facts_for(it, node, "kata", None, NOON, in_use=None).free
     it.gone.add("p1")
     assert facts_for(it, node, "wasm", None, NOON, in_use=None).free
+
+
+def test_a_node_is_not_free_while_nobody_can_read_what_another_runtime_does_there() -> None:
+    node = Node(metadata=ObjectMeta(name="node-1", annotations={names.state_annotation("kata"): "{"}))
+    assert not facts_for(world(), node, "wasm", None, NOON, in_use=None).free
+    assert facts_for(world(), node, "kata", None, NOON, in_use=None).free
