@@ -204,11 +204,16 @@ class RuntimeReconciler:
         return [r for r in self._world.revisions.list() if r.metadata.labels.get(names.RUNTIME_LABEL) == name]
 
     def _carried(self, name: str) -> set[str]:
+        """Revisions that nodes carry; while the state of one cannot be read, it may be any."""
         found: set[str] = set()
         for node in self._world.nodes.list():
-            state = states(node).get(name)
-            if state is not None:
-                found |= {state.installed, state.target}
+            there = states(node)
+            if name not in there:
+                continue
+            state = there[name]
+            if state is None:
+                return {kept.metadata.annotations.get(names.REVISION_ANNOTATION, "") for kept in self._kept(name)}
+            found |= {state.installed, state.target}
         return found
 
     def _running(self, name: str) -> set[str]:

@@ -6,6 +6,8 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from metrics.controller import ControllerMetrics
 from reconciler.api import names
 from reconciler.api.clock import SystemClock
@@ -48,9 +50,10 @@ class Bench:
         self.world.runtimes.put(made)
         return made
 
-    async def node(self, state: NodeState) -> None:
-        marks = {names.state_annotation("kata"): encode(state)}
-        labels = {names.stage_label("kata"): str(state.stage)}
+    async def node(self, text: str) -> None:
+        """With that state, readable or not."""
+        marks = {names.state_annotation("kata"): text}
+        labels = {names.stage_label("kata"): "ready"}
         body = {"metadata": {"name": "n1", "annotations": marks, "labels": labels}}
         self.world.nodes.put(await self.client.create(NODES, body))
 
@@ -100,9 +103,25 @@ async def test_a_revision_is_kept_while_a_pod_of_it_is_there() -> None:
     bench = Bench()
     owner = await bench.runtime()
     wanted = revision_hash(revision_data(owner.spec))
-    await bench.node(state(Stage.INSTALL, owner.metadata.uid, wanted))
+    await bench.node(encode(state(Stage.INSTALL, owner.metadata.uid, wanted)))
     for revision in ("before", "unused"):
         await bench.revision(revision)
     await bench.pod("before")
     await bench.reconcile()
     assert await bench.kept() == {wanted, "before"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("{", {"before", "unused"}), (encode(state(Stage.READY, "u", "before", installed="before")), {"before"})],
+    ids=["unreadable", "readable"],
+)
+async def test_every_revision_is_kept_while_a_state_cannot_be_read(text: str, kept: set[str]) -> None:
+    """A person may put it right, and it names any of them."""
+    bench = Bench()
+    owner = await bench.runtime()
+    await bench.node(text)
+    for revision in ("before", "unused"):
+        await bench.revision(revision)
+    await bench.reconcile()
+    assert await bench.kept() == {revision_hash(revision_data(owner.spec)), *kept}
