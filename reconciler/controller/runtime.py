@@ -286,9 +286,9 @@ class RuntimeReconciler:
             rest = self._written.get(name, -STATUS_INTERVAL) + STATUS_INTERVAL - self._clock.monotonic()
             if rest > 0:
                 return After(rest)
+        self._world.giving_back[name] = frozenset(runtime.status.in_work) - frozenset(in_work)  # before the first await
         if set(in_work) - set(runtime.status.in_work):
             await self._confirm_unstopped()
-        self._world.giving_back[name] = frozenset(runtime.status.in_work) - frozenset(in_work)
         await self._write_status(runtime, wanted)
         del self._world.giving_back[name]
         for node in sorted(set(in_work) ^ set(runtime.status.in_work)):

@@ -28,7 +28,7 @@ from reconciler.kube.lease import Elector
 from reconciler.kube.resources import LEASES
 from reconciler.phases import decide as stages
 from reconciler.phases import rollout
-from reconciler.phases.decision import EndPod
+from reconciler.phases.decision import EndPod, Move
 from reconciler.phases.facts import Facts
 
 Applied = Callable[[], AbstractContextManager[Any]]
@@ -182,6 +182,16 @@ def _twice_the_table(*arguments: Any, **options: Any) -> str:
 _HONEST_TEXT = planning._text
 
 
+_HONEST_REMOVAL = stages._begin_removal
+
+
+def _payload_first(facts: Facts, state: Any, now: datetime, problem: Any = None) -> Any:
+    found = _HONEST_REMOVAL(facts, state, now, problem)
+    if isinstance(found, Move) and found.state is not None and found.state.stage is stages.Stage.UNCONFIGURE:
+        return stages._next_removal(facts, found.state, stages.Stage.UNCONFIGURE, now)
+    return found
+
+
 def _same_attempt(facts: Facts, state: Any, problem: Any, now: datetime) -> Any:
     return stages._enter(facts, msgspec.structs.replace(state, error=problem), state.stage, now, "AttemptFailed")
 
@@ -246,10 +256,8 @@ DEFECTS = (
     ),
     Defect(
         "binaries-first",
-        "on the way out the payload's uninstall comes before the configuration",
-        swapped(
-            stages, "REMOVAL_PATH", (stages.Stage.UNINSTALL, stages.Stage.UNCONFIGURE, stages.Stage.POST_UNINSTALL)
-        ),
+        "on the way out the payload's uninstall runs while the configuration names its binaries",
+        swapped(stages, "_begin_removal", _payload_first),
         ("deleted", "edited"),
     ),
     Defect(

@@ -1,6 +1,7 @@
 """A new leader hands out no slot before it has looked at every node: until then nobody can say how many are at work."""
 
 import random
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -110,6 +111,37 @@ async def test_who_is_being_touched_keeps_the_finalizer() -> None:
 async def test_a_leader_that_has_just_begun_gives_no_slot_back(
     seen: tuple[str, ...], outlooks: tuple[Outlook, ...], in_work: tuple[str, ...]
 ) -> None:
+    world, client = await two_nodes()
+    world.seen.update(seen)
+    world.outlooks["kata"] = {o.view.node: o for o in outlooks}
+    await reconciler(world, client, StopSwitch(client, Store(), world, SystemClock()).confirm).reconcile("kata")
+
+    after: NodeRuntime = await client.get(NODERUNTIMES, "kata")
+    assert after.status.in_work == in_work
+
+
+async def test_a_slot_is_on_its_way_back_before_anything_is_asked() -> None:
+    """Asking whether everything is stopped takes a moment, in which its old holder must begin nothing with it."""
+    world, client = await two_nodes()
+    world.seen.update(("n0", "n1"))
+    asked = []
+
+    async def confirm() -> None:
+        asked.append(dict(world.giving_back))
+
+    it = reconciler(world, client, confirm)
+    for at_rest in (False, True):
+        waiting = outlook("n1", at_rest=True, wants_slot=True)
+        world.outlooks["kata"] = {"n0": outlook("n0", at_rest=at_rest), "n1": waiting}
+        await it.reconcile("kata")
+
+    assert asked == [{"kata": {"n0"}}]
+    after: NodeRuntime = await client.get(NODERUNTIMES, "kata")
+    assert (after.status.in_work, world.giving_back) == (("n1",), {})
+
+
+async def two_nodes() -> tuple[World, Client]:
+    """A NodeRuntime for one node at a time, whose slot n0 has."""
     server = ApiServer(clock=SystemClock(), rng=random.Random(1))
     client = Client(MemoryTransport(server, user="controller"), rng=random.Random(2))
     world = World(
@@ -126,21 +158,16 @@ async def test_a_leader_that_has_just_begun_gives_no_slot_back(
     body = {"metadata": {"name": "kata", "finalizers": [names.FINALIZER]}, "spec": {"rollout": rollout}}
     await client.create(NODERUNTIMES, body)
     world.runtimes.put(await client.patch(NODERUNTIMES, "kata", {"status": {"inWork": ["n0"]}}, subresource="status"))
-    world.seen.update(seen)
-    world.outlooks["kata"] = {o.view.node: o for o in outlooks}
+    return world, client
 
-    telemetry = Telemetry(Recorder(client, "test", SystemClock()), ControllerMetrics(), world.runtime)
-    switch = StopSwitch(client, Store(), world, SystemClock())
-    it = RuntimeReconciler(
+
+def reconciler(world: World, client: Client, confirm: Callable[[], Awaitable[None]]) -> RuntimeReconciler:
+    return RuntimeReconciler(
         world,
         client,
-        confirm=switch.confirm,
+        confirm=confirm,
         clock=SystemClock(),
         rng=random.Random(3),
-        telemetry=telemetry,
+        telemetry=Telemetry(Recorder(client, "test", SystemClock()), ControllerMetrics(), world.runtime),
         wake=lambda node: None,
     )
-    await it.reconcile("kata")
-
-    after: NodeRuntime = await client.get(NODERUNTIMES, "kata")
-    assert after.status.in_work == in_work
