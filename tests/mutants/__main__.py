@@ -35,14 +35,14 @@ def main() -> int:
 
 
 def _sees(invariant: str, caught: Caught) -> bool:
-    return any(said.startswith(f"{invariant}: ") for said in caught.all)
+    return any(said.startswith(f"{invariant}: ") for said in caught.by)
 
 
 def _row(caught: Caught) -> str:
     if caught.honest:
         return f"{caught.defect:22s} the product as it is fails seed {caught.seed}: {caught.honest}"
     seen = f"seed {caught.seed:3d} of {caught.allowed}" if caught.seed is not None else f"NOT in {caught.allowed}"
-    return f"{caught.defect:22s} {seen:14s} {caught.by[:110]}"
+    return f"{caught.defect:22s} {seen:14s} {''.join(caught.by[:1])[:110]}"
 
 
 def _options() -> argparse.Namespace:

@@ -18,10 +18,8 @@ class Caught:
     """Seeds."""
     seed: int | None
     """The first one that saw it."""
-    by: str
-    """What saw it, and what it said."""
-    all: tuple[str, ...] = ()
-    """As `by`, of everything that saw it in that plan."""
+    by: tuple[str, ...] = ()
+    """All that saw it in that plan, and what each said."""
     honest: str = ""
     """What the product as it is does wrong in the plan of that seed: then nothing was caught."""
 
@@ -35,12 +33,6 @@ def hunt(number: int) -> Caught:
             outcome = play(plan)
         if outcome.problems:
             honest = play(plan).problems
-            return Caught(
-                defect.name,
-                defect.seeds,
-                seed,
-                outcome.problems[0],
-                tuple(outcome.problems),
-                honest[0] if honest else "",
-            )
-    return Caught(defect.name, defect.seeds, None, "")
+            by, told = tuple(outcome.problems), honest[0] if honest else ""
+            return Caught(defect.name, defect.seeds, seed, by, told)
+    return Caught(defect.name, defect.seeds, None)

@@ -17,7 +17,7 @@ import msgspec
 from reconciler.agent.gate import Gate
 from reconciler.agent.kills import Kills
 from reconciler.agent.work import Worker
-from reconciler.api import node as api_node
+from reconciler.api.node import cut
 from reconciler.controller import goals, node
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.world import Outlook, World
@@ -160,11 +160,10 @@ def _label_left(body: dict[str, Any]) -> None:
         del labels[key]
 
 
-def _everywhere(attribute: str, other: Any) -> Applied:
-    """In each module of the product that has imported it."""
-    honest = getattr(api_node, attribute)
+def _uncut() -> Applied:
+    """In each module of the product that cuts messages."""
     found = [m for name, m in sorted(sys.modules.items()) if name.startswith("reconciler.")]
-    return all_of(*(swapped(m, attribute, other) for m in found if getattr(m, attribute, None) is honest))
+    return all_of(*(swapped(m, "cut", lambda message: message) for m in found if getattr(m, "cut", None) is cut))
 
 
 def _without_comments(honest: Callable[..., bytes]) -> Callable[..., bytes]:
@@ -175,21 +174,18 @@ def _without_comments(honest: Callable[..., bytes]) -> Callable[..., bytes]:
     return edited
 
 
-def _twice_the_table(*arguments: Any, **options: Any) -> str:
-    return 2 * _HONEST_TEXT(*arguments, **options)
+def _doubled(honest: Callable[..., str]) -> Callable[..., str]:
+    return lambda *arguments: 2 * honest(*arguments)
 
 
-_HONEST_TEXT = planning._text
+def _payload_first(honest: Callable[..., Any]) -> Callable[..., Any]:
+    def begin(facts: Facts, state: Any, now: datetime, problem: Any = None) -> Any:
+        found = honest(facts, state, now, problem)
+        if isinstance(found, Move) and found.state is not None and found.state.stage is stages.Stage.UNCONFIGURE:
+            return stages._next_removal(facts, found.state, stages.Stage.UNCONFIGURE, now)
+        return found
 
-
-_HONEST_REMOVAL = stages._begin_removal
-
-
-def _payload_first(facts: Facts, state: Any, now: datetime, problem: Any = None) -> Any:
-    found = _HONEST_REMOVAL(facts, state, now, problem)
-    if isinstance(found, Move) and found.state is not None and found.state.stage is stages.Stage.UNCONFIGURE:
-        return stages._next_removal(facts, found.state, stages.Stage.UNCONFIGURE, now)
-    return found
+    return begin
 
 
 def _same_attempt(facts: Facts, state: Any, problem: Any, now: datetime) -> Any:
@@ -257,7 +253,7 @@ DEFECTS = (
     Defect(
         "binaries-first",
         "on the way out the payload's uninstall runs while the configuration names its binaries",
-        swapped(stages, "_begin_removal", _payload_first),
+        swapped(stages, "_begin_removal", _payload_first(stages._begin_removal)),
         ("deleted", "edited"),
     ),
     Defect(
@@ -321,7 +317,7 @@ DEFECTS = (
         "unlooked-at",
         "a table is written twice, and nobody looks at what would come of it",
         all_of(
-            swapped(planning, "_text", _twice_the_table),
+            swapped(planning, "_text", _doubled(planning._text)),
             swapped(planning, "predict", lambda snapshot, base, ours, now: now),
         ),
         ("edited",),
@@ -362,7 +358,7 @@ DEFECTS = (
     Defect(
         "uncut",
         "a payload's log goes into annotations and conditions as long as it is",
-        _everywhere("cut", lambda message: message),
+        _uncut(),
         PAYLOADS,
     ),
 )

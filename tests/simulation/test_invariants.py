@@ -278,7 +278,7 @@ def test_our_starts_our_part_does_not_load(plant: Plant) -> None:
 @pytest.mark.parametrize("text", ["nonsense", CONFIG + "nonsense\n" + GOOD])
 def test_our_starts_are_not_blamed_for_what_an_admin_wrote(plant: Plant, text: str) -> None:
     async def main(p: Planted) -> None:
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
         p.write(text, traced=False)
         await p.node.daemon.restart("agent")
         assert p.node.daemon.starts[-1].error
@@ -288,7 +288,7 @@ def test_our_starts_are_not_blamed_for_what_an_admin_wrote(plant: Plant, text: s
 
 def test_one_restart_of_a_daemon_that_serves_without_a_change(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
         await p.restart()
         assert p.said == []
         await p.node.daemon.restart("agent")
@@ -322,7 +322,7 @@ def test_a_daemon_that_the_start_limit_left_failed_may_be_started(plant: Plant) 
 def test_one_restart_per_change_and_one_per_undo(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         await p.move(p.state(Stage.CONFIGURE))
-        for text in (CONFIG + GOOD, CONFIG, CONFIG + GOOD):
+        for text in (GOOD_CONFIG, CONFIG, GOOD_CONFIG):
             p.write(text)
             await p.restart()
 
@@ -363,7 +363,7 @@ def test_one_actor_an_agent_changes_the_configuration_beside_a_payload(plant: Pl
         p.write(CONFIG)
         assert p.said == []  # no work of its own: the guard
         await p.move(p.state(Stage.CONFIGURE))
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
 
     (said,) = plant("one-actor", main)
     assert said.startswith(f"node-1: the agent does `{STEP}` while rr-kata-install-")
@@ -440,7 +440,7 @@ def test_foreign_marks_a_done_label_that_the_node_keeps_in_mind_may_be_taken_off
 
 def test_foreign_text_of_the_configuration(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
         await p.controller.get(NODES, "node-1")
         assert p.said == []
         p.write(CONFIG.replace("# kept by hand\n", "") + GOOD)
@@ -454,10 +454,10 @@ def test_foreign_text_of_the_configuration(plant: Plant) -> None:
 
 def test_foreign_text_that_an_admin_writes_at_the_next_step(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
         for told in p.node.on_step:
             told("sync /etc/containerd/config.toml")
-        p.write(CONFIG + GOOD + "# a note\n", traced=False)
+        p.write(GOOD_CONFIG + "# a note\n", traced=False)
         await asyncio.sleep(1)
         await p.controller.get(NODES, "node-1")
 
@@ -467,7 +467,7 @@ def test_foreign_text_that_an_admin_writes_at_the_next_step(plant: Plant) -> Non
 def test_finalizer_last(plant: Plant) -> None:
     async def main(p: Planted) -> None:
         await p.move(p.state(Stage.READY, uid=await p.owner()))
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
         await p.controller.patch(NODERUNTIMES, RUNTIME, {"metadata": {"finalizers": []}})
 
     assert plant("finalizer-last", main) == [
@@ -502,7 +502,7 @@ def test_finalizer_last_nobody_knows_of_a_node_without_marks_and_without_an_agen
     assert plant("finalizer-last", main) == [said] * count
 
 
-@pytest.mark.parametrize(("text", "count"), [(CONFIG, 1), (CONFIG + GOOD, 0)])
+@pytest.mark.parametrize(("text", "count"), [(CONFIG, 1), (GOOD_CONFIG, 0)])
 def test_claims_ready_without_a_served_handler(plant: Plant, text: str, count: int) -> None:
     async def main(p: Planted) -> None:
         await p.keep()
@@ -543,7 +543,7 @@ def test_claims_a_node_that_left(plant: Plant, seconds: float, count: int) -> No
     assert plant("claims", main) == ["kata: 2 nodes are called ready, 1 can be"] * count
 
 
-@pytest.mark.parametrize(("text", "count"), [(CONFIG + GOOD, 1), (CONFIG, 0)])
+@pytest.mark.parametrize(("text", "count"), [(GOOD_CONFIG, 1), (CONFIG, 0)])
 def test_binaries_last(plant: Plant, text: str, count: int) -> None:
     async def main(p: Planted) -> None:
         p.write(text)
@@ -561,7 +561,7 @@ def test_in_use_a_handler_goes_while_a_pod_runs_with_it(
     plant: Plant, seconds: float, ready: bool, forced: bool, count: int
 ) -> None:
     async def main(p: Planted) -> None:
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
         await p.restart()
         if ready:
             await p.move(p.state(Stage.READY, installed=REVISION))
@@ -576,7 +576,7 @@ def test_in_use_a_handler_goes_while_a_pod_runs_with_it(
 
 def test_in_use_an_admin_takes_a_handler_away(plant: Plant) -> None:
     async def main(p: Planted) -> None:
-        p.write(CONFIG + GOOD)
+        p.write(GOOD_CONFIG)
         await p.restart()
         await p.move(p.state(Stage.READY, installed=REVISION))
         await p.use()
@@ -596,7 +596,7 @@ def test_a_change_without_the_lock_of_the_host(plant: Plant, held: bool, count: 
         with path.open("w") as file:
             if held:
                 fcntl.flock(file, fcntl.LOCK_EX)
-            p.write(CONFIG + GOOD)
+            p.write(GOOD_CONFIG)
 
     assert plant("locked", main) == [f"node-1: the agent's `{STEP}` was taken without the host's lock"] * count
 

@@ -26,6 +26,20 @@ async def lose(s: Any, revision: str) -> None:
     await s.cluster.admin.delete(CONTROLLERREVISIONS, revision_name(RUNTIME, revision), names.NAMESPACE)
 
 
+async def stranded(s: Any) -> Any:
+    """A deletion waits, because the older revision by which the nodes were installed is lost; gives what it was."""
+    await s.create(OLD)
+    await s.ready()
+    await s.patch({"paused": True, **NEW["spec"]})
+    revision = s.state("node-1").installed
+    backup = kept(s, revision)
+    await lose(s, revision)
+    await s.delete()
+    await s.patch({"paused": False})
+    await s.says("Degraded", "True", "RevisionMissing")
+    return backup
+
+
 def test_a_deletion_needs_no_more_than_the_spec_where_that_is_what_is_installed(drive: Drive) -> None:
     async def main(s: Any) -> None:
         await s.create(OLD)
@@ -40,16 +54,8 @@ def test_a_deletion_needs_no_more_than_the_spec_where_that_is_what_is_installed(
 
 def test_nothing_is_taken_half_out_of_a_node_whose_revision_is_missing(drive: Drive) -> None:
     async def main(s: Any) -> None:
-        await s.create(OLD)
-        await s.ready()
-        await s.patch({"paused": True, **NEW["spec"]})
-        revision = s.state("node-1").installed
-        backup = kept(s, revision)
+        backup = await stranded(s)
         meta = {key: backup["metadata"][key] for key in ("name", "labels", "annotations")}
-        await lose(s, revision)
-        await s.delete()
-        await s.patch({"paused": False})
-        await s.says("Degraded", "True", "RevisionMissing")
         assert set(s.stages().values()) == {"ready"}
         assert all(HANDLER in node.daemon.loaded.handlers for node in s.cluster.nodes.values())
         await s.cluster.admin.create(CONTROLLERREVISIONS, {**backup, "metadata": meta}, names.NAMESPACE)
@@ -60,13 +66,7 @@ def test_nothing_is_taken_half_out_of_a_node_whose_revision_is_missing(drive: Dr
 
 def test_a_node_that_a_person_skips_is_rid_of_what_needs_no_revision(drive: Drive) -> None:
     async def main(s: Any) -> None:
-        await s.create(OLD)
-        await s.ready()
-        await s.patch({"paused": True, **NEW["spec"]})
-        await lose(s, s.state("node-1").installed)
-        await s.delete()
-        await s.patch({"paused": False})
-        await s.says("Degraded", "True", "RevisionMissing")
+        await stranded(s)
         for node in s.cluster.nodes:
             mark = {"metadata": {"annotations": {names.skip_annotation(RUNTIME): "true"}}}
             await s.cluster.admin.patch(NODES, node, mark)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,8 @@ import msgspec
 from reconciler.api import names
 from reconciler.api.node import decode_report
 from reconciler.cri.api import ContainerState
-from reconciler.sim import config, kinds
+from reconciler.sim import kinds
+from reconciler.sim.config import Loaded
 from reconciler.sim.invariants.barrier import KNOWN_AFTER
 from reconciler.sim.invariants.base import (
     Invariant,
@@ -23,6 +23,7 @@ from reconciler.sim.invariants.base import (
     states,
     step_of,
 )
+from reconciler.sim.invariants.commits import AroundCommits
 from reconciler.sim.invariants.daemons import COMMITS, blocks, foreign_lines
 from reconciler.sim.kinds import Object
 from reconciler.sim.node import SimNode
@@ -109,7 +110,7 @@ class ForeignMarks(Invariant):
         return {_taint(taint) for taints in found for taint in taints}
 
 
-class ForeignText(Invariant):
+class ForeignText(AroundCommits[list[bytes]]):
     """What others have written in containerd's configuration stays byte for byte, line by line, when an agent writes.
 
     Compared right before each step that puts other bytes in force and right before the next step, when nobody else
@@ -122,28 +123,16 @@ class ForeignText(Invariant):
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
-        self._before: dict[SimNode, tuple[str, list[bytes]]] = {}
-        """Node → step under way, and what others had written before it."""
         self._broken: list[str] = []
-
-    def traced(self, node: SimNode, step: str) -> Iterator[str]:
-        self._compare(node)
-        if step.startswith(COMMITS):
-            loaded = config.load(node.root)
-            if not loaded.error and not loaded.cri_error:
-                self._before[node] = step, foreign_lines(node.root)
-                asyncio.get_running_loop().call_soon(self._compare, node)
-        yield from self.ticked()
 
     def ticked(self) -> Iterator[str]:
         found, self._broken = self._broken, []
         yield from found
 
-    def _compare(self, node: SimNode) -> None:
-        """Once for each step: at the next one, or as soon as the agent lets others have their turn."""
-        if node not in self._before:
-            return
-        step, before = self._before.pop(node)
+    def before(self, node: SimNode, loaded: Loaded) -> list[bytes]:
+        return foreign_lines(node.root)
+
+    def after(self, node: SimNode, step: str, before: list[bytes]) -> None:
         after = foreign_lines(node.root)
         if after != before:
             lost = [line.decode(errors="replace") for line in before if line not in after]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 
 from reconciler.api.node import AGENT_STAGES, Stage
 from reconciler.cri.api import ContainerState
 from reconciler.sim import config, kinds
+from reconciler.sim.config import Loaded
 from reconciler.sim.containerd import Start
-from reconciler.sim.invariants.base import Bounded, Invariant, Surroundings, Write, moves, states
-from reconciler.sim.invariants.daemons import COMMITS
+from reconciler.sim.invariants.base import Bounded, Surroundings, Write, moves, states
+from reconciler.sim.invariants.commits import AroundCommits
 from reconciler.sim.node import SimNode
 from reconciler.sim.runtime import Process
 
@@ -20,7 +20,7 @@ LOOKED_BEFORE = 30.0
 between."""
 
 
-class InUse(Invariant):
+class InUse(AroundCommits[dict[str, dict[str, str]]]):
     """No agent takes away a handler that a running pod uses, unless a person forces it.
 
     Told of each start of containerd after which a handler is gone that an agent's steps took out of the configuration.
@@ -36,8 +36,6 @@ class InUse(Invariant):
         """Sandbox → when its first container started."""
         self._away: dict[str, float] = {}
         """Node → when its CRI was seen not to answer last."""
-        self._before: dict[SimNode, dict[str, dict[str, str]]] = {}
-        """Right before the agent's step under way: handlers of the configuration → who uses them: sandbox → pod."""
         self._taken: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
         """Node → handler that an agent's step took out of the configuration → who used it then."""
         self._proven: dict[str, frozenset[str]] = {}
@@ -59,19 +57,11 @@ class InUse(Invariant):
             self._proven[step.name] = frozenset(machine.daemon.loaded.handlers)
         yield from ()
 
-    def traced(self, node: SimNode, step: str) -> Iterator[str]:
-        self._compare(node)
-        loaded = config.load(node.root) if step.startswith(COMMITS) else None
-        if loaded is not None and not loaded.error and not loaded.cri_error:
-            self._before[node] = {handler: self._users(node, handler) for handler in loaded.handlers}
-            asyncio.get_running_loop().call_soon(self._compare, node)
-        yield from ()
+    def before(self, node: SimNode, loaded: Loaded) -> dict[str, dict[str, str]]:
+        """Handlers of the configuration → who uses them: sandbox → pod."""
+        return {handler: self._users(node, handler) for handler in loaded.handlers}
 
-    def _compare(self, node: SimNode) -> None:
-        """Once for each step: at the next one, or as soon as the agent lets others have their turn."""
-        before = self._before.pop(node, None)
-        if before is None:
-            return
+    def after(self, node: SimNode, step: str, before: dict[str, dict[str, str]]) -> None:
         after = frozenset(config.load(node.root).handlers)
         for handler in (before.keys() - after) & self._proven.get(node.name, frozenset()):
             self._taken[node.name].setdefault(handler, before[handler])

@@ -39,7 +39,7 @@ class Observer:
         self._loop = asyncio.get_running_loop()
         self._inline = isinstance(self._loop, VirtualLoop)
         """Else the steps of an agent's change are taken on threads of their own, and who needs them cannot judge."""
-        made = [each(self.around) for each in invariants if self._inline or "traced" not in vars(each)]
+        made = [each(self.around) for each in invariants if self._inline or each.traced is Invariant.traced]
         self._told = {step: _tellers(made, step) for step in _STEPS}
         cluster.server.store.written.append(self._wrote)
         cluster.server.answered.append(self._answered)

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from metrics.controller import ControllerMetrics
 from reconciler.api import names
-from reconciler.api.clock import SystemClock
 from reconciler.api.node import NodeState, Stage, encode
 from reconciler.api.noderuntime import NodeRuntime, revision_data, revision_hash, revision_name
-from reconciler.controller.runtime import RuntimeReconciler
-from reconciler.controller.stopping import StopSwitch
-from reconciler.controller.telemetry import Telemetry
-from reconciler.controller.world import NODE_INDEX, World
-from reconciler.kube.client import Client
-from reconciler.kube.events import Recorder
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
-from reconciler.kube.store import Store
-from reconciler.sim.memory import MemoryTransport
-from reconciler.sim.server import ApiServer
+from tests.unit.controller.bench import controller_client, empty_world, runtime_reconciler
 
 SPEC = {"phases": {"uninstall": {"image": "vendor/payload:1"}}}
 
@@ -31,18 +20,8 @@ class Bench:
     """One NodeRuntime and one Node before an embedded API server."""
 
     def __init__(self) -> None:
-        self.client = Client(
-            MemoryTransport(ApiServer(clock=SystemClock(), rng=random.Random(1)), user="controller"),
-            rng=random.Random(2),
-        )
-        self.world = World(
-            namespace=names.NAMESPACE,
-            nodes=Store(),
-            pods=Store({NODE_INDEX: lambda pod: [pod.spec.node_name]}),
-            runtimes=Store(),
-            revisions=Store(),
-            classes=Store(),
-        )
+        self.client = controller_client()
+        self.world = empty_world()
 
     async def runtime(self) -> NodeRuntime:
         body = {"metadata": {"name": "kata", "finalizers": [names.FINALIZER]}, "spec": SPEC}
@@ -76,18 +55,7 @@ class Bench:
         self.world.pods.put(await self.client.create(PODS, {"metadata": meta, "spec": spec}, names.NAMESPACE))
 
     async def reconcile(self) -> None:
-        clock = SystemClock()
-        telemetry = Telemetry(Recorder(self.client, "test", clock), ControllerMetrics(), self.world.runtime)
-        it = RuntimeReconciler(
-            self.world,
-            self.client,
-            confirm=StopSwitch(self.client, Store(), self.world, clock).confirm,
-            clock=clock,
-            rng=random.Random(3),
-            telemetry=telemetry,
-            wake=lambda node: None,
-        )
-        await it.reconcile("kata")
+        await runtime_reconciler(self.world, self.client).reconcile("kata")
 
     async def kept(self) -> set[str]:
         found, _ = await self.client.list(CONTROLLERREVISIONS, names.NAMESPACE)

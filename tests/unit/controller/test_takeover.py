@@ -1,7 +1,5 @@
 """A new leader hands out no slot before it has looked at every node: until then nobody can say how many are at work."""
 
-import random
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,20 +13,16 @@ from reconciler.api.node import NodeState, Stage, encode
 from reconciler.api.noderuntime import NodeRuntime, NodeRuntimeSpec, NodeRuntimeStatus
 from reconciler.controller.node import NodeReconciler
 from reconciler.controller.outlooks import admission, step
-from reconciler.controller.runtime import RuntimeReconciler
-from reconciler.controller.stopping import StopSwitch
 from reconciler.controller.telemetry import Telemetry
-from reconciler.controller.world import NODE_INDEX, Outlook, World
+from reconciler.controller.world import Outlook, World
 from reconciler.kube.client import Client
 from reconciler.kube.errors import ServerError
 from reconciler.kube.events import Recorder
 from reconciler.kube.resources import NODERUNTIMES, NODES
-from reconciler.kube.store import Store
 from reconciler.phases.decision import Move, Signal, Wait
 from reconciler.phases.facts import Facts, Goal
 from reconciler.phases.rollout import View
-from reconciler.sim.memory import MemoryTransport
-from reconciler.sim.server import ApiServer
+from tests.unit.controller.bench import controller_client, empty_world, runtime_reconciler
 
 WAITS = Wait(reason="WaitingForSlot", awaits=Signal.SLOT, wants_slot=True)
 
@@ -45,14 +39,7 @@ class Down:
 
 
 async def test_a_node_whose_first_step_fails_counts_as_at_work() -> None:
-    world = World(
-        namespace=names.NAMESPACE,
-        nodes=Store(),
-        pods=Store({NODE_INDEX: lambda pod: [pod.spec.node_name]}),
-        runtimes=Store(),
-        revisions=Store(),
-        classes=Store(),
-    )
+    world = empty_world()
     now = datetime(2026, 1, 2, tzinfo=UTC)
     state = NodeState(uid="u", stage=Stage.INSTALL, target="r", since=now)
     meta = ObjectMeta(name="n0", annotations={names.state_annotation("kata"): encode(state)})
@@ -87,9 +74,7 @@ async def nothing() -> None:
 
 async def test_who_is_being_touched_keeps_the_finalizer() -> None:
     """The PATCH that begins the work on a node may be under way while its NodeRuntime is deleted."""
-    world = World(
-        namespace=names.NAMESPACE, nodes=Store(), pods=Store(), runtimes=Store(), revisions=Store(), classes=Store()
-    )
+    world = empty_world()
     owner = NodeRuntime(metadata=ObjectMeta(name="kata", uid="u"), spec=NodeRuntimeSpec())
     world.runtimes.put(owner)
     world.outlooks["kata"] = {"n0": outlook("n0", at_rest=True, wants_slot=True)}
@@ -114,7 +99,7 @@ async def test_a_leader_that_has_just_begun_gives_no_slot_back(
     world, client = await two_nodes()
     world.seen.update(seen)
     world.outlooks["kata"] = {o.view.node: o for o in outlooks}
-    await reconciler(world, client, StopSwitch(client, Store(), world, SystemClock()).confirm).reconcile("kata")
+    await runtime_reconciler(world, client).reconcile("kata")
 
     after: NodeRuntime = await client.get(NODERUNTIMES, "kata")
     assert after.status.in_work == in_work
@@ -129,7 +114,7 @@ async def test_a_slot_is_on_its_way_back_before_anything_is_asked() -> None:
     async def confirm() -> None:
         asked.append(dict(world.giving_back))
 
-    it = reconciler(world, client, confirm)
+    it = runtime_reconciler(world, client, confirm)
     for at_rest in (False, True):
         waiting = outlook("n1", at_rest=True, wants_slot=True)
         world.outlooks["kata"] = {"n0": outlook("n0", at_rest=at_rest), "n1": waiting}
@@ -142,16 +127,7 @@ async def test_a_slot_is_on_its_way_back_before_anything_is_asked() -> None:
 
 async def two_nodes() -> tuple[World, Client]:
     """A NodeRuntime for one node at a time, whose slot n0 has."""
-    server = ApiServer(clock=SystemClock(), rng=random.Random(1))
-    client = Client(MemoryTransport(server, user="controller"), rng=random.Random(2))
-    world = World(
-        namespace=names.NAMESPACE,
-        nodes=Store(),
-        pods=Store({NODE_INDEX: lambda pod: [pod.spec.node_name]}),
-        runtimes=Store(),
-        revisions=Store(),
-        classes=Store(),
-    )
+    world, client = empty_world(), controller_client()
     for name in ("n0", "n1"):
         world.nodes.put(await client.create(NODES, {"metadata": {"name": name}}))
     rollout = {"maxUnavailable": 1, "canary": {"count": 0}}
@@ -159,15 +135,3 @@ async def two_nodes() -> tuple[World, Client]:
     await client.create(NODERUNTIMES, body)
     world.runtimes.put(await client.patch(NODERUNTIMES, "kata", {"status": {"inWork": ["n0"]}}, subresource="status"))
     return world, client
-
-
-def reconciler(world: World, client: Client, confirm: Callable[[], Awaitable[None]]) -> RuntimeReconciler:
-    return RuntimeReconciler(
-        world,
-        client,
-        confirm=confirm,
-        clock=SystemClock(),
-        rng=random.Random(3),
-        telemetry=Telemetry(Recorder(client, "test", SystemClock()), ControllerMetrics(), world.runtime),
-        wake=lambda node: None,
-    )
