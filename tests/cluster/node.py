@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cluster import paths
+from tests.cluster import cgroups, paths
 from tests.cluster.command import CommandFailed, Daemon, run, wait_until
 from tests.cluster.controlplane import kubeconfig
 
@@ -88,8 +88,9 @@ class Node:
     def leader(self) -> int:
         """Process id, here, of the node's pid 1. Raises CommandFailed when the node is off."""
         parent = self._nspawn.pid()
-        children = Path(f"/proc/{parent}/task/{parent}/children")
-        words = children.read_text().split() if parent is not None and children.exists() else []
+        children, name = Path(f"/proc/{parent}/task/{parent}/children"), Path(f"/proc/{parent}/comm")
+        begun = parent is not None and children.exists() and name.read_text().strip() == "systemd-nspawn"
+        words = children.read_text().split() if begun else []
         if not words:
             raise CommandFailed(f"{self.name} is not running\n{self._nspawn.tail()}")
         return int(words[0])
@@ -124,16 +125,15 @@ class Node:
 
     def start(self) -> None:
         """Power on."""
-        self._cgroups()
-        self._nspawn.start(
-            [
-                *("systemd-nspawn", "-D", self.root, "--boot", "-M", f"rr-{self.name}", "--register=no", "--keep-unit"),
-                *("--network-veth", f"--network-bridge={paths.BRIDGE}", "--capability=all", "--kill-signal=SIGRTMIN+4"),
-                "--system-call-filter=@keyring @mount bpf perf_event_open @module",
-                *("--bind=/sys/fs/cgroup", "--bind=/dev/kmsg"),
-            ],
-            env={"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes"},
-        )
+        if self.running:
+            return
+        nspawn = [
+            *("systemd-nspawn", "-D", self.root, "--boot", "-M", f"rr-{self.name}", "--register=no", "--keep-unit"),
+            *("--network-veth", f"--network-bridge={paths.BRIDGE}", "--capability=all", "--kill-signal=SIGRTMIN+4"),
+            "--system-call-filter=@keyring @mount bpf perf_event_open @module",
+            *("--bind=/sys/fs/cgroup", "--bind=/dev/kmsg"),
+        ]
+        self._nspawn.start(cgroups.inside(self.name, nspawn), env={"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes"})
 
     def power_off(self) -> None:
         """As pulling the plug: no shutdown, nothing is told to anybody."""
@@ -150,6 +150,7 @@ class Node:
         for mount in sorted(_mounts_below(self.root), reverse=True):
             run(["umount", "-l", mount], check=False)
         shutil.rmtree(self.root, ignore_errors=True)
+        cgroups.remove(self.name)
 
     def _configure(self, root: Path, images: Path) -> None:
         def write(path: str, text: str) -> None:
@@ -193,7 +194,6 @@ class Node:
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/rr-{self.name}",
             "failSwapOn": False,
             "nodeStatusUpdateFrequency": "4s",
             "nodeStatusReportFrequency": "20s",
@@ -203,16 +203,6 @@ class Node:
             "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "10Mi", "nodefs.available": "1%"},
         }
-
-    def _cgroups(self) -> None:
-        """A cgroup root of its own on every controller, else two kubelets delete each other's pods."""
-        for controller in Path("/sys/fs/cgroup").iterdir():
-            if controller.is_dir() and not controller.is_symlink():
-                own = controller / f"rr-{self.name}"
-                own.mkdir(exist_ok=True)
-                for name in ("cpuset.cpus", "cpuset.mems"):
-                    if (own / name).exists() and not (own / name).read_text().strip():
-                        (own / name).write_text((controller / name).read_text())
 
 
 def _mounts_below(root: Path) -> Sequence[str]:

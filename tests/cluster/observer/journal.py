@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.cluster.command import run
+from tests.cluster.command import CommandFailed, run
 from tests.cluster.node import Node
 
 _STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
@@ -36,5 +36,8 @@ def last_words(node: Node) -> str:
 
 
 def _entries(node: Node, *words: str) -> list[dict[str, Any]]:
+    """Raises CommandFailed while a running node does not write to its disk: an empty answer would say nothing."""
+    if node.running and not node.path("/run/systemd/journal/flushed").exists():
+        raise CommandFailed(f"{node.name}: its journal is still in memory: systemd-journal-flush has not run")
     argv = ["journalctl", "-D", str(node.root / "var/log/journal"), "--no-pager", "-o", "json"]
     return [json.loads(line) for line in run([*argv, *words]).splitlines() if line.startswith("{")]

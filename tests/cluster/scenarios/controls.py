@@ -1,21 +1,46 @@
-"""Negative controls: the judge must see what is wrong when something is. Each passes when the judge complains."""
+"""Negative controls: the judge must see what is wrong when something is. Each passes when the judge complains.
+
+And one of the bench itself: what happens on one node is nothing to the other.
+"""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.cluster import api as names
 from tests.cluster import runtimes
 from tests.cluster.command import wait_until
 from tests.cluster.lab import Lab, Verdict
+from tests.cluster.node import Node
 from tests.cluster.scenarios import hooks
+
+_AT_ONCE = 100
+"""Starts on each node; in one tree of cgroups for both, most of them failed."""
 
 
 def run(lab: Lab, verdict: Verdict, loops: int) -> None:
+    _nodes_are_apart(lab, verdict)
     _planted_leftovers(lab, verdict)
     _undo_left_out(lab, verdict)
     _outage_is_seen(lab, verdict)
     _barrier_switched_off(lab, verdict)
+
+
+def _nodes_are_apart(lab: Lab, verdict: Verdict) -> None:
+    """A unit that both nodes start at the same moment, again and again, starts on both: each has its own cgroups."""
+    unit = "[Service]\nType=oneshot\nExecStart=/bin/true\n"
+    script = f"for i in $(seq {_AT_ONCE}); do systemctl start together || echo failed; done 2>/dev/null"
+
+    def start(node: Node) -> int:
+        node.run("sh", "-c", "cat > /run/systemd/system/together.service; systemctl daemon-reload", stdin=unit)
+        return node.sh(script).count("failed")
+
+    with ThreadPoolExecutor(len(lab.nodes)) as pool:
+        failed = list(pool.map(start, lab.nodes))
+    verdict.check(failed == [0] * len(lab.nodes), f"of {_AT_ONCE} starts of a unit failed, by node: {failed}")
+    for node in lab.nodes:
+        node.sh("rm /run/systemd/system/together.service; systemctl daemon-reload")
 
 
 def _planted_leftovers(lab: Lab, verdict: Verdict) -> None:
