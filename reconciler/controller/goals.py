@@ -24,8 +24,8 @@ from reconciler.api.noderuntime import (
 from reconciler.controller.pods import facts_of, phase_of
 from reconciler.controller.world import NODE_INDEX, World, report_of, states
 from reconciler.kube.selectors import matches
-from reconciler.phases.decide import INSTALL_PATH, present
 from reconciler.phases.facts import Facts, Goal, PhasePlan, Plan, PodFacts
+from reconciler.phases.questions import INSTALL_PATH, present
 
 DESELECT_DELAY = 60.0
 """Seconds that a node must have stayed deselected before it is uninstalled (design section 4)."""

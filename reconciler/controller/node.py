@@ -20,9 +20,10 @@ from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import NODES, PODS, RUNTIMECLASSES
 from reconciler.kube.workers import After, Done, Result
-from reconciler.phases.decide import decide, present
+from reconciler.phases.decide import decide
 from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Wait
 from reconciler.phases.facts import Facts
+from reconciler.phases.questions import present
 from reconciler.phases.stop import begins
 
 log = logging.getLogger(__name__)

@@ -16,17 +16,14 @@ from reconciler.api.node import POD_STAGES, REST, NodeState, Report, Stage, Work
 from reconciler.api.noderuntime import NodeRuntime
 from reconciler.controller.goals import at_work_elsewhere
 from reconciler.controller.world import report_of
-from reconciler.phases.decide import (
-    IN_USE_POLL,
-    INSTALL_PATH,
-    MAX_ATTEMPTS,
-    MAX_REPAIRS,
-    current_pod,
-    deadline,
-    successor,
-)
+from reconciler.phases.deadlines import deadline
+from reconciler.phases.decide import successor
 from reconciler.phases.decision import Signal, Wait
 from reconciler.phases.facts import Facts, Outcome, PhasePlan, Plan, PodFacts
+from reconciler.phases.moving import MAX_ATTEMPTS
+from reconciler.phases.questions import INSTALL_PATH, current_pod
+from reconciler.phases.rest import MAX_REPAIRS
+from reconciler.phases.use import IN_USE_POLL
 
 HOLDERS = 3
 """Holders of slots that are named; of more only the number."""

@@ -12,8 +12,7 @@ import pytest
 from reconciler.api.node import NodeState, Stage
 from reconciler.controller import goals, outlooks, runtime
 from reconciler.controller import node as shell
-from reconciler.phases import decide as core
-from reconciler.phases import rollout
+from reconciler.phases import deadlines, leftovers, questions, rollout, waits, work
 from reconciler.phases.decision import Decision, MakePod, Move
 from reconciler.phases.facts import Facts
 from tests.model import rules
@@ -78,17 +77,17 @@ def _ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime.RuntimeReconciler, "_left_behind", _nothing_left)
 
 
-def _own_pod_is_a_leftover(monkeypatch: pytest.MonkeyPatch, real: Any = core._end_leftovers) -> None:
+def _own_pod_is_a_leftover(monkeypatch: pytest.MonkeyPatch, real: Any = leftovers.end_leftovers) -> None:
     def end(facts: Facts, state: NodeState | None, now: Any) -> Decision | None:
-        found: Decision | None = real(facts, None if state and state.stage in core.INSTALL_PATH else state, now)
+        found: Decision | None = real(facts, None if state and state.stage in questions.INSTALL_PATH else state, now)
         return found
 
-    monkeypatch.setattr(core, "_end_leftovers", end)
+    monkeypatch.setattr(leftovers, "end_leftovers", end)
 
 
 def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "BACKOFF_BASE", 1e9)
-    monkeypatch.setattr(core, "BACKOFF_MAX", 1e9)
+    monkeypatch.setattr(deadlines, "BACKOFF_BASE", 1e9)
+    monkeypatch.setattr(deadlines, "BACKOFF_MAX", 1e9)
 
 
 def _makes_at_once(facts: Facts, state: NodeState, phase: object, now: object) -> Decision:
@@ -103,17 +102,19 @@ TWO_NODES = {"hosts": 2, "memory": True, "goals": 2, **ONE_GOAL}
 DEFECTS = (
     Defect("no precondition on the Node", put(shell, "patch_of", _unfenced), rules.READY, "lost", 2, LATE),
     Defect("the finalizer goes with the first look", _ends_early, rules.FINALIZER),
-    Defect("a signal of an old attempt counts", put(core, "current_pod", _of_any_attempt), rules.SIGNAL, "payload"),
-    Defect("an answer to other work counts", put(core, "_answered", _answers_anything), rules.SIGNAL),
-    Defect("binaries go first", put(core, "_wrote", lambda facts, state: False), rules.ORDER),
-    Defect("earlier tries are forgotten", put(core, "_holds", lambda facts: False), rules.ORDER),
+    Defect(
+        "a signal of an old attempt counts", put(questions, "current_pod", _of_any_attempt), rules.SIGNAL, "payload"
+    ),
+    Defect("an answer to other work counts", put(questions, "answered", _answers_anything), rules.SIGNAL),
+    Defect("binaries go first", put(questions, "wrote", lambda facts, state: False), rules.ORDER),
+    Defect("earlier tries are forgotten", put(questions, "holds", lambda facts: False), rules.ORDER),
     Defect("slots are not counted", put(rollout, "count_of", lambda *_, **__: 9), rules.SLOTS, shape=TWO_NODES),
-    Defect("nobody asks for a slot", put(core, "_start", lambda facts, now: None), rules.HOLDS),
+    Defect("nobody asks for a slot", put(waits, "start", lambda facts, now: None), rules.HOLDS),
     Defect("the barrier is ignored", put(goals, "facts_for", _facts(serving=True)), rules.BARRIER, "containerd"),
     Defect("two runtimes at work", put(goals, "facts_for", _facts(free=True)), rules.ACTORS, shape=TWO_RUNTIMES),
-    Defect("ready without a look at CRI", put(core, "_verify", _verified_at_once), rules.READY, "lost"),
+    Defect("ready without a look at CRI", put(work, "_verify", _verified_at_once), rules.READY, "lost"),
     Defect("a pod goes before its result is kept", _own_pod_is_a_leftover, rules.EVIDENCE),
-    Defect("an agent at work is not waited for", put(core, "_make", _makes_at_once), rules.ACTORS, "agent"),
+    Defect("an agent at work is not waited for", put(work, "_make", _makes_at_once), rules.ACTORS, "agent"),
     Defect(
         "a failed look is forgotten", put(outlooks, "step", lambda *_, **__: None), rules.HOLDS, "crash", 2, TWO_NODES
     ),

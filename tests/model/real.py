@@ -17,9 +17,10 @@ from reconciler.controller import node as shell
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.world import NODE_INDEX, Outlook, Stopping, World
 from reconciler.kube.store import Store
-from reconciler.phases import decide as core
+from reconciler.phases.decide import decide
 from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Signal, Wait
 from reconciler.phases.facts import Stop
+from reconciler.phases.questions import present
 from reconciler.phases.rollout import View
 from reconciler.phases.stop import begins
 from tests.model.system import Cell, Host, Pod, Runtime, State, System
@@ -148,11 +149,11 @@ class Real:
             world.pods.put(OTHERS_POD)
         state = self.real_state(cell.state)
         facts = goals.facts_for(world, where, RUNTIME, state, NOW, in_use=None)
-        decision = core.decide(facts, NOW)
+        decision = decide(facts, NOW)
         if isinstance(decision, AskUse):
             users = {HANDLER: ("ns/user",)} if cell.users else {}
             facts = goals.facts_for(world, where, RUNTIME, state, NOW, in_use=users)
-            decision = core.decide(facts, NOW)
+            decision = decide(facts, NOW)
         view = None
         if isinstance(decision, Wait):
             view = _view(outlooks.note(world, where, RUNTIME, facts, decision, NOW)[1])
@@ -205,7 +206,7 @@ class Real:
             "move",
             move.reason,
             None if new is None else self._abstract(new, cell.state),
-            labelled=goals.labels_true(after, RUNTIME, new, core.present(new)),
+            labelled=goals.labels_true(after, RUNTIME, new, present(new)),
             clears=tuple(name for name, off in gone.items() if off),
             fenced="resourceVersion" in body,
             begins=begins(state, move),
@@ -326,7 +327,7 @@ class Real:
         labels = {}
         if state is not None and cell.labelled:
             labels[names.stage_label(RUNTIME)] = str(state.stage)
-            if core.present(state):
+            if present(state):
                 labels[names.present_label(RUNTIME)] = names.PRESENT_LABEL_VALUE
         if cell.done_by:
             labels[_DONE[0]] = _DONE[1]

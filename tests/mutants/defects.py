@@ -17,7 +17,7 @@ import msgspec
 from reconciler.agent.gate import Gate
 from reconciler.agent.kills import Kills
 from reconciler.agent.work import Worker
-from reconciler.api.node import cut
+from reconciler.api.node import Stage, cut
 from reconciler.controller import goals, node
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.world import Outlook, World
@@ -26,8 +26,7 @@ from reconciler.hostconfig.proof import Proof, Prover
 from reconciler.kube.informer import Informer
 from reconciler.kube.lease import Elector
 from reconciler.kube.resources import LEASES
-from reconciler.phases import decide as stages
-from reconciler.phases import rollout
+from reconciler.phases import deadlines, leftovers, moving, questions, rollout, use, waits, work
 from reconciler.phases.decision import EndPod, Move
 from reconciler.phases.facts import Facts
 
@@ -80,7 +79,7 @@ def _any_attempt(facts: Facts, state: Any) -> Any:
 
 def _from_the_takeover(facts: Facts, state: Any) -> datetime | None:
     """As if `since` were what this process has seen."""
-    seconds = stages._timeout(facts, state)
+    seconds = deadlines.timeout(facts, state)
     begin = state.since if facts.leading_since is None else max(state.since, facts.leading_since)
     return None if seconds is None else begin + timedelta(seconds=seconds)
 
@@ -181,15 +180,15 @@ def _doubled(honest: Callable[..., str]) -> Callable[..., str]:
 def _payload_first(honest: Callable[..., Any]) -> Callable[..., Any]:
     def begin(facts: Facts, state: Any, now: datetime, problem: Any = None) -> Any:
         found = honest(facts, state, now, problem)
-        if isinstance(found, Move) and found.state is not None and found.state.stage is stages.Stage.UNCONFIGURE:
-            return stages._next_removal(facts, found.state, stages.Stage.UNCONFIGURE, now)
+        if isinstance(found, Move) and found.state is not None and found.state.stage is Stage.UNCONFIGURE:
+            return moving._next_removal(facts, found.state, Stage.UNCONFIGURE, now)
         return found
 
     return begin
 
 
 def _same_attempt(facts: Facts, state: Any, problem: Any, now: datetime) -> Any:
-    return stages._enter(facts, msgspec.structs.replace(state, error=problem), state.stage, now, "AttemptFailed")
+    return moving.enter(facts, msgspec.structs.replace(state, error=problem), state.stage, now, "AttemptFailed")
 
 
 async def _none_left(*_arguments: Any) -> bool:
@@ -211,7 +210,7 @@ DEFECTS = (
     Defect(
         "old-attempt",
         "the pod of any attempt and revision counts as that of the present one",
-        swapped(stages, "current_pod", _any_attempt),
+        swapped(questions, "current_pod", _any_attempt),
         (*PAYLOADS, "edited"),
     ),
     Defect(
@@ -233,7 +232,7 @@ DEFECTS = (
     Defect(
         "deadline-in-memory",
         "a deadline runs anew under each leader",
-        swapped(stages, "deadline", _from_the_takeover),
+        swapped(deadlines, "deadline", _from_the_takeover),
         ("controller", "controller-twice", "payload-hangs"),
         40,
     ),
@@ -253,7 +252,7 @@ DEFECTS = (
     Defect(
         "binaries-first",
         "on the way out the payload's uninstall runs while the configuration names its binaries",
-        swapped(stages, "_begin_removal", _payload_first(stages._begin_removal)),
+        swapped(moving, "begin_removal", _payload_first(moving.begin_removal)),
         ("deleted", "edited"),
     ),
     Defect(
@@ -273,11 +272,11 @@ DEFECTS = (
         OUTAGES,
         60,
     ),
-    Defect("attempts-unlimited", "an install is tried for ever", swapped(stages, "MAX_ATTEMPTS", 1_000_000), PAYLOADS),
+    Defect("attempts-unlimited", "an install is tried for ever", swapped(moving, "MAX_ATTEMPTS", 1_000_000), PAYLOADS),
     Defect(
         "no-grace",
         "a sleeping payload is deleted with no grace at all",
-        swapped(stages, "_grace", lambda facts, pod: 0),
+        swapped(leftovers, "grace", lambda facts, pod: 0),
         ("edited", "deleted-and-back"),
     ),
     Defect(
@@ -310,7 +309,7 @@ DEFECTS = (
     Defect(
         "users-ignored",
         "nobody looks whether pods use a handler that is to go",
-        all_of(swapped(stages, "_users", lambda facts, handlers: ()), swapped(Gate, "nobody_uses", _nothing)),
+        all_of(swapped(use, "_users", lambda facts, handlers: ()), swapped(Gate, "nobody_uses", _nothing)),
         ("workload", "deleted-and-back"),
     ),
     Defect(
@@ -340,19 +339,19 @@ DEFECTS = (
     Defect(
         "same-attempt",
         "what has failed is tried again under the number of the try before",
-        swapped(stages, "_next_attempt", _same_attempt),
+        swapped(moving, "next_attempt", _same_attempt),
         PAYLOADS,
     ),
     Defect(
         "evidence-first",
         "a pod that has ended is deleted before its result is on the Node",
-        swapped(stages, "_finished", lambda facts, state, pod, phase, now: EndPod(pod.uid, pod.stage, 1)),
+        swapped(work, "_finished", lambda facts, state, pod, phase, now: EndPod(pod.uid, pod.stage, 1)),
         ("edited",),
     ),
     Defect(
         "missing-is-done",
         "a step whose revision somebody deleted counts as one without a phase",
-        swapped(stages, "_missing", lambda *_: None),
+        swapped(waits, "missing", lambda *_: None),
         ("revision-deleted", "deleted", "edited", "payload-late"),
     ),
     Defect(

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from reconciler.api import names
 from reconciler.api.node import NodeState
-from reconciler.phases.decide import LEADER_GRACE
+from reconciler.phases.deadlines import LEADER_GRACE
 from reconciler.sim import kinds
 from reconciler.sim.clock import VirtualClock
 from reconciler.sim.cluster import Cluster

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.api import names
 from reconciler.api.node import AGENT_STAGES, POD_STAGES, NodeState, Stage, WorkResult, decode_report
 from reconciler.cri.api import ContainerState
-from reconciler.phases.decide import MAX_ATTEMPTS
+from reconciler.phases.moving import MAX_ATTEMPTS
 from reconciler.sim import kinds
 from reconciler.sim.invariants.base import (
     Bounded,

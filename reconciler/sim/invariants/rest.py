@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from reconciler.api.node import REST
-from reconciler.phases.decide import AGENT_TIMEOUT, BACKOFF_BASE, MAX_ATTEMPTS, VERIFY_GRACE
+from reconciler.phases.deadlines import AGENT_TIMEOUT, BACKOFF_BASE, VERIFY_GRACE
+from reconciler.phases.moving import MAX_ATTEMPTS
 from reconciler.sim import kinds
 from reconciler.sim.cluster import Cluster
 from reconciler.sim.invariants.base import OURS, states

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from reconciler.api.node import NodeState
-from reconciler.phases.decide import MAX_REPAIRS
+from reconciler.phases.rest import MAX_REPAIRS
 from reconciler.sim import kinds
 from reconciler.sim.invariants.base import (
     CONTROLLER,

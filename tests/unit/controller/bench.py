@@ -1,11 +1,15 @@
-"""A controller's parts before an embedded API server."""
+"""A controller's parts before an embedded API server; and the source of the decisions that they carry out."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 import random
 from collections.abc import Awaitable, Callable
 
 from metrics.controller import ControllerMetrics
+from reconciler import phases
 from reconciler.api import names
 from reconciler.api.clock import SystemClock
 from reconciler.controller.runtime import RuntimeReconciler
@@ -19,6 +23,14 @@ from reconciler.sim.memory import MemoryTransport
 from reconciler.sim.server import ApiServer
 
 Confirm = Callable[[], Awaitable[None]]
+
+
+def decision_source() -> str:
+    """The text of all modules of `phases`."""
+    found = (
+        importlib.import_module(f"{phases.__name__}.{each.name}") for each in pkgutil.iter_modules(phases.__path__)
+    )
+    return "\n".join(inspect.getsource(module) for module in found)
 
 
 def empty_world() -> World:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from datetime import UTC, datetime
 
 import pytest
@@ -11,20 +10,22 @@ import pytest
 from reconciler.api.node import MESSAGE_MAX, NodeState, Problem, Stage
 from reconciler.controller import notes
 from reconciler.controller.telemetry import QUIET, WARNINGS
-from reconciler.phases import decide as decide_module
 from reconciler.phases.decision import Move
+from tests.unit.controller.bench import decision_source
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-MAKERS = {"Move": 99, "_enter": 4, "_begin_install": 99}
+MAKERS = {"Move": 99, "enter": 4, "begin_install": 99}
 """What makes a Move of the decision, and at which place its reason may stand."""
 
 
 def reasons() -> set[str]:
-    """Of every Move in the source of `decide`, defaults of arguments included."""
+    """Of every Move in the source of the decisions, defaults of arguments included."""
     found = {"InstallStarted"}
-    for call in ast.walk(ast.parse(inspect.getsource(decide_module))):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in MAKERS:
-            place = MAKERS[call.func.id]
+    for call in ast.walk(ast.parse(decision_source())):
+        name = call.func if isinstance(call, ast.Call) else None
+        name = name.id if isinstance(name, ast.Name) else name.attr if isinstance(name, ast.Attribute) else ""
+        if isinstance(call, ast.Call) and name in MAKERS:
+            place = MAKERS[name]
             values = [word.value for word in call.keywords if word.arg == "reason"] + call.args[place : place + 1]
             found |= {v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)}
     return found

@@ -22,11 +22,12 @@ from reconciler.controller.sentences import SENTENCES
 from reconciler.controller.world import NODE_INDEX, World
 from reconciler.hostconfig import Code
 from reconciler.kube.store import Store
-from reconciler.phases import decide as decide_module
-from reconciler.phases.decide import BROKEN_STARTS, PASSING, decide
+from reconciler.phases.decide import decide
 from reconciler.phases.decision import Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts, Stop
 from reconciler.phases.rollout import View
+from reconciler.phases.work import BROKEN_STARTS, PASSING
+from tests.unit.controller.bench import decision_source
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PLAN = Plan(
@@ -478,7 +479,7 @@ def test_every_reason_that_an_agent_or_a_broken_pod_gives_has_its_advice(reason:
     assert advice(reason, namespace="ns", node="n", runtime="kata", pod="p") != ""
 
 
-@pytest.mark.parametrize("reason", sorted(set(re.findall(r'Problem\("(\w+)"', inspect.getsource(decide_module)))))
+@pytest.mark.parametrize("reason", sorted(set(re.findall(r'Problem\("(\w+)"', decision_source()))))
 def test_every_trouble_that_the_decision_itself_names_has_its_advice(reason: str) -> None:
     assert reason in ADVICE
 

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from reconciler.api.node import NodeState, Problem, Stage, WorkReport, WorkResult
-from reconciler.phases.decide import decide, present
+from reconciler.phases.decide import decide
 from reconciler.phases.decision import AskUse, EndPod, MakePod, Move, Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts
+from reconciler.phases.questions import present
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FULL = Plan(

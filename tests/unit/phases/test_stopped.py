@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.api.node import NodeState, Stage, WorkReport, WorkResult
 from reconciler.api.noderuntime import Canary, Rollout
-from reconciler.phases.decide import deadline, decide
+from reconciler.phases.deadlines import deadline
+from reconciler.phases.decide import decide
 from reconciler.phases.decision import EndPod, Move, Signal, Wait
 from reconciler.phases.facts import Facts, Goal, Outcome, PhasePlan, Plan, PodFacts, Stop
 from reconciler.phases.rollout import Admission, View, admit
