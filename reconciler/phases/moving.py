@@ -52,6 +52,7 @@ def _at_rest(state: NodeState, stage: Stage, now: datetime) -> NodeState:
 
 
 def begin_install(facts: Facts, state: NodeState, now: datetime, reason: str = "InstallStarted") -> Decision:
+    """The first step in, by the revision that is the target."""
     if (missing := waits.missing(facts, facts.state or state, state.target, now)) is not None:
         return missing
     for step in (Stage.PRE_INSTALL, Stage.INSTALL):
@@ -132,6 +133,7 @@ def next_attempt(facts: Facts, state: NodeState, problem: Problem, now: datetime
 
 
 def give_up(facts: Facts, state: NodeState, problem: Problem, now: datetime) -> Decision:
+    """The target is not tried again on this node: back to what was installed before, or out."""
     lost = msgspec.structs.replace(
         state, failed=state.target, error=problem, attempt=1, pod=questions.pod_uid(facts, state)
     )
@@ -154,6 +156,7 @@ def enter(
     clear_retry: bool = False,
     hurried: bool = False,
 ) -> Move:
+    """Into `stage`: from now on, with its deadline, its attempt, and no done label of any phase left on the Node."""
     attempt = state.attempt if stage is state.stage else 1
     answer = facts.answer
     if answer is not None and (answer.uid, answer.stage, answer.revision) == (state.uid, stage, state.target):

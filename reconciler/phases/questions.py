@@ -60,6 +60,7 @@ def wrote(facts: Facts, state: NodeState) -> bool:
 
 
 def answered(facts: Facts, state: NodeState) -> bool:
+    """Whether the agent's report speaks of this very stage, revision and attempt."""
     answer = facts.answer
     return answer is not None and (answer.uid, answer.stage, answer.revision, answer.attempt) == (
         state.uid,
@@ -70,6 +71,7 @@ def answered(facts: Facts, state: NodeState) -> bool:
 
 
 def fresh(facts: Facts, now: datetime) -> NodeState:
+    """The state of a node on which nothing was done yet, with the goal as its target."""
     return NodeState(
         uid=facts.goal.uid, stage=Stage.ABSENT, target=facts.goal.revision, since=now, machine=facts.machine
     )
@@ -81,13 +83,16 @@ def plan_of(facts: Facts, revision: str) -> Plan:
 
 
 def has(facts: Facts, state: NodeState, stage: Stage) -> bool:
+    """Whether the target has a phase for this stage."""
     return stage in plan_of(facts, state.target).phases
 
 
 def pod_uid(facts: Facts, state: NodeState) -> str:
+    """UID of the pod that a next step has to see ended: this stage's own, or the one before it."""
     pod = current_pod(facts, state)
     return pod.uid if pod is not None else state.pod
 
 
 def text(problem: Problem | None) -> str:
+    """`reason: message`, or nothing."""
     return "" if problem is None else f"{problem.reason}: {problem.message}"

@@ -16,6 +16,7 @@ MAX_REPAIRS = 3
 
 
 def at_absent(facts: Facts, now: datetime) -> Decision:
+    """Nothing of this runtime is known of: it begins, undoes what the host still holds, or stays away."""
     if (leftover := leftovers.end_leftovers(facts, None, now)) is not None:
         return leftover
     if not facts.labels_true:
@@ -52,6 +53,7 @@ def _undo_journal(facts: Facts, now: datetime) -> Decision:
 
 
 def at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    """Given up on and clean: until there is another revision, or a person asks for another try."""
     if (leftover := leftovers.end_leftovers(facts, None, now)) is not None:
         return leftover
     goal = facts.goal
@@ -68,6 +70,7 @@ def at_failed(facts: Facts, state: NodeState, now: datetime) -> Decision:
 
 
 def at_ready(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    """Installed: it leaves for another goal, for another machine, or to write again what CRI has lost."""
     if facts.tainted and facts.goal.revision == state.installed:
         return Move(state=state, reason="StartupTaintsRemoved", drop_taints=True)
     leftover = leftovers.end_leftovers(facts, state, now)
@@ -127,6 +130,7 @@ def _install_again(facts: Facts, state: NodeState, goal: Goal, now: datetime) ->
 
 
 def repair(facts: Facts, state: NodeState, plan: Plan, now: datetime) -> Decision:
+    """Configure once more, as long as that happens seldom enough to be no fight with somebody else."""
     recent = () if facts.retry else tuple(t for t in state.repairs if now - t < timedelta(hours=1))
     lost = ", ".join(sorted(plan.handlers - facts.served))
     if len(recent) >= MAX_REPAIRS:

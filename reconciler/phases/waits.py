@@ -44,6 +44,7 @@ def missing(facts: Facts, state: NodeState, revision: str, now: datetime) -> Wai
 
 
 def not_ready() -> Wait:
+    """Until the Node is Ready: what runs there goes on, and its deadline stands still."""
     return Wait(
         reason="NodeNotReady",
         awaits=Signal.NODE_READY,

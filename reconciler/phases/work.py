@@ -22,6 +22,7 @@ BROKEN_STARTS = frozenset(
 
 
 def installing(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    """On the way in: on with it, or to where the goal has turned meanwhile."""
     goal = questions.effective_goal(facts)
     if goal.revision and questions.moved(facts, state):
         return moving.begin_again(facts, state, goal, now)
@@ -36,6 +37,7 @@ def installing(facts: Facts, state: NodeState, now: datetime) -> Decision:
 
 
 def at_work(facts: Facts, state: NodeState, now: datetime) -> Decision:
+    """The next step of the stage as it is, whatever the goal: of the agent, of the bake, or of a pod."""
     if not facts.node_ready:
         return waits.not_ready()
     if not facts.agent_ready:
