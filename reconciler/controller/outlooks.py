@@ -12,7 +12,7 @@ from datetime import datetime
 from reconciler.api import names
 from reconciler.api.meta import Node
 from reconciler.api.node import REST, NodeState, Problem, Stage
-from reconciler.api.noderuntime import NodeRuntime
+from reconciler.api.noderuntime import NodeRuntime, UnreadableNodeRuntime, revision_data, revision_hash
 from reconciler.controller import goals, problems, rows
 from reconciler.controller.world import Outlook, World, states
 from reconciler.phases.decide import decide
@@ -55,6 +55,17 @@ def step(world: World, node: Node, name: str, facts: Facts, decision: Decision, 
     works = any(state is not None and state.stage not in REST for state in (facts.state, wanted))
     view = replace(known.view, at_rest=not works)
     by_node[node.metadata.name] = replace(known, view=view, state=wanted or facts.state)
+
+
+def outdate(world: World, name: str, revision: str) -> None:
+    """What was seen with another revision in mind says nothing of this one: until it is looked at again, a node has
+    neither reached it nor failed at it, and is nobody's canary."""
+    by_node = world.outlooks.get(name, {})
+    for where, known in by_node.items():
+        view = known.view
+        if known.goal not in ("", revision) and (view.done or view.failed):
+            view = replace(view, done=False, failed=False, repair=False)
+            by_node[where] = replace(known, view=view, wait=_step("RevisionChanged", "not looked at since"))
 
 
 def unreadable(world: World, node: Node, name: str) -> bool:
@@ -137,7 +148,8 @@ def _outlook(owner: NodeRuntime, node: Node, facts: Facts, wait: Wait, own_node:
     selected = goals.selects(owner, node)
     if state is None and not selected and not wait.wants_slot:
         return None
-    done = state is not None and state.stage is Stage.READY and state.installed == goal.revision
+    rests = state is not None and state.stage is Stage.READY and state.installed == goal.revision
+    done = rests and _is_present(owner, goal.revision)
     view = View(
         node=node.metadata.name,
         at_rest=state is None or state.stage in REST,
@@ -147,13 +159,20 @@ def _outlook(owner: NodeRuntime, node: Node, facts: Facts, wait: Wait, own_node:
         failed=state is not None and state.failed != "" and state.failed == goal.revision,
         done=done,
         removal=goal.revision == "",
-        repair=done,
+        repair=rests,
         rank=goals.rank(owner, node, own_node),
     )
     counted = state is not None or (selected and wait.reason != "SetAside")
-    plan = facts.plans.get(state.installed) if state is not None and done else None
+    plan = facts.plans.get(state.installed) if state is not None and rests else None
     lost = plan is not None and facts.serving and not plan.handlers <= facts.served
-    return Outlook(view=view, wait=wait, state=state, counted=counted, lost=lost)
+    return Outlook(view=view, wait=wait, state=state, counted=counted, lost=lost, goal=goal.revision)
+
+
+def _is_present(owner: NodeRuntime, revision: str) -> bool:
+    """Whether the rollout is about that revision: the goal of a node that is held back is whatever the node has."""
+    if revision == owner.status.revision:
+        return True
+    return not isinstance(owner, UnreadableNodeRuntime) and revision == revision_hash(revision_data(owner.spec))
 
 
 def _as_wait(decision: Decision, state: NodeState | None) -> Wait:

@@ -116,6 +116,8 @@ class RuntimeReconciler:
         problem = problem or await self._refused(runtime)
         self._settle(runtime, problem)
         revision = runtime.status.revision if problem is not None else await self._keep_revision(runtime)
+        if problem is None:
+            outlooks.outdate(self._world, runtime.metadata.name, revision)
         result = await self._roll(runtime, revision)
         if problem is not None:
             again = RECHECK * (0.75 + self._rng.random() / 2)

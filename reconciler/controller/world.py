@@ -36,6 +36,8 @@ class Outlook:
     """Whether the node belongs to the NodeRuntime's total."""
     lost: bool = False
     """Whether CRI serves and does not have all handlers: it is to be repaired, when its turn comes."""
+    goal: str = ""
+    """The revision that it was seen with in mind; empty when it is to be rid of the runtime."""
 
     @property
     def serves(self) -> bool:

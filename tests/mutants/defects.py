@@ -18,7 +18,7 @@ from reconciler.agent.gate import Gate
 from reconciler.agent.kills import Kills
 from reconciler.agent.work import Worker
 from reconciler.api.node import Stage, cut
-from reconciler.controller import goals, node
+from reconciler.controller import goals, node, outlooks
 from reconciler.controller.runtime import RuntimeReconciler
 from reconciler.controller.world import Outlook, World
 from reconciler.hostconfig import blocks, engine, planning
@@ -353,6 +353,12 @@ DEFECTS = (
         "a step whose revision somebody deleted counts as one without a phase",
         swapped(waits, "missing", lambda *_: None),
         ("revision-deleted", "deleted", "edited", "payload-late"),
+    ),
+    Defect(
+        "carried-over",
+        "what a node had of the last revision counts as progress of the next one",
+        swapped(outlooks, "outdate", lambda *_: None),
+        ("edited",),
     ),
     Defect(
         "uncut",

@@ -16,6 +16,9 @@ NOTICED_AFTER = 30.0
 """Seconds until a lost handler is no longer counted: an agent at rest looks every 10 s, and its report may have to wait
 for 20 s of reports before it."""
 
+KNOWN_AFTER = 120.0
+"""Seconds after which a controller knows what a node has, also by a watch that had died (70 s) and a list."""
+
 
 class Claims(Invariant):
     """The status never claims more than was proven.
@@ -24,7 +27,8 @@ class Claims(Invariant):
     configuration was begun. A NodeRuntime counts as ready (`status.nodes.ready`, condition Available) no more nodes
     than were installed and have served its handlers within the last 30 s. Those count, too, whose containerd is away,
     whose agent was dead or cut off, or whose Node left in that time, and all while no controller has led for so long.
-    The counts add up, and observedGeneration is no generation to come.
+    The counts add up, and observedGeneration is no generation to come. No node counts as ready that has another
+    revision than the one that the same status names, unless it had that one within the last 120 s.
     """
 
     name = "claims"
@@ -40,6 +44,8 @@ class Claims(Invariant):
         """Node → when its containerd served again."""
         self._left: Bounded[tuple[str, str], float] = Bounded(1000)
         """Node and runtime that was ready there → when the Node was deleted."""
+        self._had: Bounded[tuple[str, str, str], float] = Bounded(5000)
+        """Node, runtime and a revision that was installed there → until when."""
 
     def changed(self, node: SimNode) -> Iterator[str]:
         handlers = frozenset(node.daemon.loaded.handlers) if node.daemon.serving else frozenset()
@@ -61,6 +67,8 @@ class Claims(Invariant):
                     self._left.put((step.name, runtime), self.around.now)
             return
         for runtime, old, new in moves(step):
+            if old is not None and (new is None or new.installed != old.installed):
+                self._had.put((step.name, runtime, old.installed), self.around.now)
             if new is not None and new.stage in AGENT_STAGES and (old is None or old.stage is not new.stage):
                 self._begun[step.name, runtime] = self.around.now
             if new is not None and new.stage is Stage.READY and (old is None or old.stage is not Stage.READY):
@@ -98,10 +106,18 @@ class Claims(Invariant):
         available = any(c.get("type") == "Available" and c.get("status") == "True" for c in _conditions(status))
         if available and (ready != total or total == 0):
             yield f"{name}: Available is True with {ready} of {total} nodes ready"
-        credible = sum(1 for node in self.around.objects(kinds.NODES) if self._credible(node, name))
+        nodes, revision = self.around.objects(kinds.NODES), status.get("revision") or ""
+        credible = sum(1 for node in nodes if self._credible(node, name) and self._has(node, name, revision))
         credible += sum(1 for left in self._left.entries.items() if self._just_left(name, *left))
         if ready > credible and self.around.led(NOTICED_AFTER):
             yield f"{name}: {ready} nodes are called ready, {credible} can be"
+
+    def _has(self, node: Object, runtime: str, revision: str) -> bool:
+        """Whether it has that revision, as far as could be known."""
+        state = states(node).get(runtime)
+        had = self._had.get((node["metadata"]["name"], runtime, revision))
+        lately = had is not None and self.around.now - had < KNOWN_AFTER
+        return state is None or state.installed == revision or lately
 
     def _just_left(self, runtime: str, left: tuple[str, str], when: float) -> bool:
         gone = self.around.node(left[0]) is None
