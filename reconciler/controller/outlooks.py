@@ -17,7 +17,7 @@ from reconciler.controller import goals, problems, rows
 from reconciler.controller.world import Outlook, World, states
 from reconciler.phases.decide import decide
 from reconciler.phases.decision import AskUse, Decision, EndPod, MakePod, Move, Signal, Wait
-from reconciler.phases.facts import Facts
+from reconciler.phases.facts import Facts, Goal
 from reconciler.phases.rollout import Admission, View, admit
 
 
@@ -57,13 +57,13 @@ def step(world: World, node: Node, name: str, facts: Facts, decision: Decision, 
     by_node[node.metadata.name] = replace(known, view=view, state=wanted or facts.state)
 
 
-def outdate(world: World, name: str, revision: str) -> None:
-    """What was seen with another revision in mind says nothing of this one: until it is looked at again, a node has
-    neither reached it nor failed at it, and is nobody's canary."""
+def outdate(world: World, present: Goal, name: str) -> None:
+    """What was seen with another revision in mind, or another NodeRuntime of that name, says nothing of this one: until
+    it is looked at again, a node has neither reached it nor failed at it, and is nobody's canary."""
     by_node = world.outlooks.get(name, {})
     for where, known in by_node.items():
         view = known.view
-        if known.goal not in ("", revision) and (view.done or view.failed):
+        if known.goal.revision and known.goal != present and (view.done or view.failed):
             view = replace(view, done=False, failed=False, repair=False)
             by_node[where] = replace(known, view=view, wait=_step("RevisionChanged", "not looked at since"))
 
@@ -165,7 +165,7 @@ def _outlook(owner: NodeRuntime, node: Node, facts: Facts, wait: Wait, own_node:
     counted = state is not None or (selected and wait.reason != "SetAside")
     plan = facts.plans.get(state.installed) if state is not None and rests else None
     lost = plan is not None and facts.serving and not plan.handlers <= facts.served
-    return Outlook(view=view, wait=wait, state=state, counted=counted, lost=lost, goal=goal.revision)
+    return Outlook(view=view, wait=wait, state=state, counted=counted, lost=lost, goal=goal)
 
 
 def _is_present(owner: NodeRuntime, revision: str) -> bool:

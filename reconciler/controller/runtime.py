@@ -31,6 +31,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from reconciler.kube.resources import CONTROLLERREVISIONS, NODERUNTIMES, NODES, PODS
 from reconciler.kube.workers import After, Done, Result
+from reconciler.phases.facts import Goal
 from reconciler.phases.rollout import Admission
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class RuntimeReconciler:
         self._settle(runtime, problem)
         revision = runtime.status.revision if problem is not None else await self._keep_revision(runtime)
         if problem is None:
-            outlooks.outdate(self._world, runtime.metadata.name, revision)
+            outlooks.outdate(self._world, Goal(runtime.metadata.uid, revision), runtime.metadata.name)
         result = await self._roll(runtime, revision)
         if problem is not None:
             again = RECHECK * (0.75 + self._rng.random() / 2)

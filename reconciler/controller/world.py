@@ -19,7 +19,7 @@ from reconciler.api.overview import NodeRow
 from reconciler.controller.times import Sightings
 from reconciler.kube.store import Store
 from reconciler.phases.decision import Wait
-from reconciler.phases.facts import Stop
+from reconciler.phases.facts import Goal, Stop
 from reconciler.phases.rollout import View
 
 NODE_INDEX = "node"
@@ -36,8 +36,8 @@ class Outlook:
     """Whether the node belongs to the NodeRuntime's total."""
     lost: bool = False
     """Whether CRI serves and does not have all handlers: it is to be repaired, when its turn comes."""
-    goal: str = ""
-    """The revision that it was seen with in mind; empty when it is to be rid of the runtime."""
+    goal: Goal = Goal("")
+    """What it was to get to at that look."""
 
     @property
     def serves(self) -> bool:

@@ -28,7 +28,8 @@ class Claims(Invariant):
     than were installed and have served its handlers within the last 30 s. Those count, too, whose containerd is away,
     whose agent was dead or cut off, or whose Node left in that time, and all while no controller has led for so long.
     The counts add up, and observedGeneration is no generation to come. No node counts as ready that has another
-    revision than the one that the same status names, unless it had that one within the last 120 s.
+    revision than the one that the same status names, unless it had that one within the last 120 s, or what another
+    NodeRuntime of that name has left.
     """
 
     name = "claims"
@@ -107,17 +108,18 @@ class Claims(Invariant):
         if available and (ready != total or total == 0):
             yield f"{name}: Available is True with {ready} of {total} nodes ready"
         nodes, revision = self.around.objects(kinds.NODES), status.get("revision") or ""
-        credible = sum(1 for node in nodes if self._credible(node, name) and self._has(node, name, revision))
+        credible = sum(1 for node in nodes if self._credible(node, name) and self._has(node, runtime, revision))
         credible += sum(1 for left in self._left.entries.items() if self._just_left(name, *left))
         if ready > credible and self.around.led(NOTICED_AFTER):
             yield f"{name}: {ready} nodes are called ready, {credible} can be"
 
-    def _has(self, node: Object, runtime: str, revision: str) -> bool:
-        """Whether it has that revision, as far as could be known."""
+    def _has(self, node: Object, owner: Object, revision: str) -> bool:
+        """Whether it has that revision of this NodeRuntime, as far as could be known."""
+        runtime, uid = owner["metadata"]["name"], owner["metadata"]["uid"]
         state = states(node).get(runtime)
         had = self._had.get((node["metadata"]["name"], runtime, revision))
         lately = had is not None and self.around.now - had < KNOWN_AFTER
-        return state is None or state.installed == revision or lately
+        return state is None or (state.uid == uid and (state.installed == revision or lately))
 
     def _just_left(self, runtime: str, left: tuple[str, str], when: float) -> bool:
         gone = self.around.node(left[0]) is None
