@@ -531,9 +531,9 @@ def test_claims_counts_that_do_not_add_up(plant: Plant) -> None:
 @pytest.mark.parametrize(("seconds", "count"), [(20, 0), (40, 1)])
 def test_claims_a_node_that_left(plant: Plant, seconds: float, count: int) -> None:
     async def main(p: Planted) -> None:
-        await p.owner()
+        uid = await p.owner()
         for node in ("node-1", "node-2"):
-            await p.move(p.state(Stage.READY), node)
+            await p.move(p.state(Stage.READY, uid=uid), node)
         p.observer.around.led_since = -1000.0
         await p.cluster.admin.delete(NODES, "node-2")
         await asyncio.sleep(seconds)
@@ -541,6 +541,39 @@ def test_claims_a_node_that_left(plant: Plant, seconds: float, count: int) -> No
         await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": status}, subresource="status")
 
     assert plant("claims", main) == ["kata: 2 nodes are called ready, 1 can be"] * count
+
+
+@pytest.mark.parametrize(
+    ("installed", "seconds", "count"),
+    [
+        ([REVISION], 0, 0),
+        (["r0"], 0, 1),
+        ([REVISION, "r0"], 100, 0),
+        ([REVISION, "r0"], 130, 1),
+    ],
+)
+def test_claims_a_node_with_another_revision(plant: Plant, installed: list[str], seconds: float, count: int) -> None:
+    async def main(p: Planted) -> None:
+        uid = await p.owner()
+        for revision in installed:
+            await p.move(p.state(Stage.READY, uid=uid, installed=revision))
+        p.observer.around.led_since = -1000.0
+        await asyncio.sleep(seconds)
+        status = {"revision": REVISION, "nodes": {"total": 2, "ready": 2}, "stages": {"ready": 2}}
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": status}, subresource="status")
+
+    assert plant("claims", main) == ["kata: 2 nodes are called ready, 1 can be"] * count
+
+
+def test_claims_a_node_of_another_noderuntime_of_that_name(plant: Plant) -> None:
+    async def main(p: Planted) -> None:
+        await p.owner()
+        await p.move(p.state(Stage.READY, installed=REVISION))
+        p.observer.around.led_since = -1000.0
+        status = {"revision": REVISION, "nodes": {"total": 2, "ready": 2}, "stages": {"ready": 2}}
+        await p.controller.patch(NODERUNTIMES, RUNTIME, {"status": status}, subresource="status")
+
+    assert plant("claims", main) == ["kata: 2 nodes are called ready, 1 can be"]
 
 
 @pytest.mark.parametrize(("text", "count"), [(GOOD_CONFIG, 1), (CONFIG, 0)])
