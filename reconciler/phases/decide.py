@@ -8,7 +8,7 @@ Rules that every branch keeps:
 * Done signals are read before deadlines; deadlines stand still while the node cannot act.
 * On the way in the binaries come before the configuration, on the way out after it.
 
-Stages at rest are in `rest`, those at work in `work`; both go on by `moving`, the one place that makes a new state.
+Stages at rest are in `rest`, those at work in `work`; both go on by `moving`, the one place where a stage is entered.
 """
 
 from __future__ import annotations

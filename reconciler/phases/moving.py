@@ -1,4 +1,4 @@
-"""From one stage to the next: the only place where a state of a node is made."""
+"""From one stage to the next: the only place where a stage is entered."""
 
 from __future__ import annotations
 

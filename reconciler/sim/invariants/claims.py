@@ -9,15 +9,13 @@ from reconciler.api import names
 from reconciler.api.node import AGENT_STAGES, NodeState, Stage
 from reconciler.sim import kinds
 from reconciler.sim.invariants.base import Bounded, Invariant, Surroundings, Write, labels, marks, moves, states
+from reconciler.sim.invariants.slots import KNOWN_AFTER
 from reconciler.sim.kinds import Object
 from reconciler.sim.node import SimNode
 
 NOTICED_AFTER = 30.0
 """Seconds until a lost handler is no longer counted: an agent at rest looks every 10 s, and its report may have to wait
 for 20 s of reports before it."""
-
-KNOWN_AFTER = 120.0
-"""Seconds after which a controller knows what a node has, also by a watch that had died (70 s) and a list."""
 
 
 class Claims(Invariant):

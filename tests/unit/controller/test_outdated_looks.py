@@ -73,3 +73,11 @@ def test_a_node_at_work_or_waiting_for_its_slot_goes_on_as_it_is() -> None:
     it = world(waiting, leaving)
     outdate(it, Goal("u", "r2"), "kata")
     assert tuple(it.outlooks["kata"].values()) == (waiting, leaving)
+
+
+def test_what_is_said_of_a_state_that_nobody_can_read_stays() -> None:
+    wait = Wait(reason="StateUnreadable", awaits=Signal.PERSON)
+    garbled = outlook("a", wait, "", uid="", failed=True)
+    it = world(garbled)
+    outdate(it, Goal("u", "r2"), "kata")
+    assert it.outlooks["kata"] == {"a": garbled}
